@@ -9,12 +9,11 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import pytest
+import warm
 from command_line import Call
 
 from sottovoce.deploy.certificates import Authority
@@ -47,22 +46,17 @@ class Person:
     """Somebody at a terminal: starts a command in a folder, reads what it prints, and types."""
 
     def __init__(self, folder: Path, command: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "sottovoce", *shlex.split(command)],
+        self.process = warm.start(
+            ["-m", "sottovoce", *shlex.split(command)],
             cwd=folder,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            bufsize=1,
             env=os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"},
+            together=True,
         )
         self.text, self._news = "", threading.Condition()
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
 
     def _listen(self) -> None:
-        assert self.process.stdout is not None
         while letter := self.process.stdout.read(1):
             with self._news:
                 self.text += letter
@@ -76,16 +70,13 @@ class Person:
             return found[1] if found.groups() else found[0]
 
     def types(self, line: str) -> None:
-        assert self.process.stdin is not None
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
 
     def ends(self, code: int = 0) -> None:
-        assert self.process.stdin is not None and self.process.stdout is not None
         assert self.process.wait(120.0) == code, self.text
         self._listener.join()
-        self.process.stdin.close()
-        self.process.stdout.close()
+        self.process.close()
 
 
 def test_six_commands_and_six_files_of_the_page_lead_to_three_reports(
