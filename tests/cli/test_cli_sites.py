@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import warm
 from command_line import Call, parse_error_line
 
 from sottovoce.answers import forecast
@@ -66,17 +67,11 @@ def table(path: Path, rows: int, seed: int) -> None:
             writer.writerow([int(rng.integers(0, 4242)), int(age), "yes" if age > 50 else "no"])
 
 
-def start(*arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "sottovoce", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
+def start(*arguments: str) -> warm.Started:
+    return warm.start(["-m", "sottovoce", *arguments], env=os.environ | {"OMP_NUM_THREADS": "1"})
 
 
-def said(process: subprocess.Popen[str], code: int = 0, seconds: float = 120.0) -> tuple[str, str]:
+def said(process: warm.Started, code: int = 0, seconds: float = 120.0) -> tuple[str, str]:
     out, err = process.communicate(timeout=seconds)
     assert process.returncode == code, err
     return out, err
