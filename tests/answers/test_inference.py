@@ -695,7 +695,16 @@ def test_unfinished_step_adds_one_direction_for_each_group() -> None:
     none = np.zeros(len(groups.columns), dtype=bool)
     rarer, rows, ones = (np.full(len(none), x) for x in (20.0, 100.0, 1.0))
     counts = Undetermined(
-        groups, none, none, none, rarer, rows, noise=0.0 * ones, printed=5.0 * ones, side=ones
+        groups,
+        none,
+        none,
+        none,
+        rarer,
+        rows,
+        noise=0.0 * ones,
+        printed=5.0 * ones,
+        side=ones,
+        missing=0.0 * ones,
     )
     undone, missing = _undone_by_group(found, naming, counts, moved, 0)
     for k, v in enumerate(groups.directions[groups.whole]):

@@ -443,7 +443,7 @@ class TestOneEnd:
                 assert line.one_sided == "below" and line.high is not None and line.high < -1.0
                 other = columns["shift" if name == "ward: d" else "ward"]
                 alone = np.sum((columns[name[:-3]] == 3) & (other != 3))
-                least = largest_log_odds(0.0, 0.0, alone, 0.025) - math.log(0.4 / 0.6)
+                least = largest_log_odds(0.0, 0.0, alone, 0.025, 5.0) - math.log(0.4 / 0.6)
                 assert line.high > least - 0.1
                 assert math.isfinite(epsilon) or line.high < least + 0.2
             both = np.array([line.term.level == "d" for line in made.lines], dtype=float)

@@ -41,6 +41,7 @@ from ..util.later import Later
 from ..util.pages import render_for_notebook
 from ..util.typing import Any, Array, BoolArray
 from .between import FEWEST, Between, SiteConstants
+from .concentrated import concentrated_numbers, with_concentrated
 from .directions import LostLines, Relation, describe_relation, describe_remedy, find_lost_lines
 from .few_outcomes import FewOutcomes, ends_of_intervals, select_few_outcomes
 from .hidden_groups import collect_hidden_groups
@@ -614,9 +615,11 @@ class _Judged(NamedTuple):
     step, before : array
         The last Newton step, and the one before it; zeros if there was none.
     undone : array
-        Bound on the error that a step as long as the last one leaves; 0 but for levels.
-    levels : bool array
-        The lines of levels.
+        Bound on the error that a step as long as the last one leaves; 0 but for levels, and for
+        numbers with a rare end.
+    lengths : array
+        What the log-odds of a group of rows move by if a line does by 1: 1 for a level, the length
+        of a number with a rare end (:mod:`sottovoce.answers.concentrated`); 0 for other lines.
     """
 
     estimate: Array
@@ -627,7 +630,7 @@ class _Judged(NamedTuple):
     step: Array
     before: Array
     undone: Array
-    levels: BoolArray
+    lengths: Array
 
     @property
     def total_variance(self) -> Array:
@@ -676,8 +679,9 @@ class _Judged(NamedTuple):
         steady = long & same_direction & (np.abs(self.before) > noise)
         variance = np.maximum(self.total_variance, self.undone**2 + self.sampling + self.noise)
         mostly_undone = self.undone**2 > MOSTLY * variance
-        unfinished_level = self.levels & ((size > LONGEST) | mostly_undone)
-        return (size > noise) & (steady | unfinished_level)
+        far = self.lengths * size > LONGEST
+        unfinished_group = (self.lengths > 0.0) & (far | mostly_undone)
+        return (size > noise) & (steady | unfinished_group)
 
 
 def _judge_lines(
@@ -709,7 +713,7 @@ def _judge_lines(
             step=zeros,
             before=zeros,
             undone=zeros,
-            levels=zeros > 0.0,
+            lengths=zeros,
         )
     one = slice(replicate, replicate + 1)
     inverse, _ = inverse_where_known(found.hessian[one], found.kept[one], np.zeros(1))
@@ -719,10 +723,15 @@ def _judge_lines(
     if found.moved is not None:
         before = M @ found.moved[replicate]
     levels = np.array([term.level is not None for term in naming.terms]) & ~_constant_lines(naming)
+    lengths = np.where(levels, 1.0, 0.0)
     undone = missing = np.zeros((0, len(M)))
     if groups is not None:
         by_columns = _undone_by_group(found, naming, groups, encoded_step, replicate)
-        undone, missing = (part @ M.T for part in by_columns)
+        of_numbers = _undone_by_rare_end(found, groups, encoded_step, replicate)
+        undone, missing = (
+            np.vstack(both) @ M.T for both in zip(by_columns, of_numbers, strict=True)
+        )
+        lengths = lengths + _lengths_of_numbers(groups, M)
     covariance = covariance + undone.T @ undone + missing.T @ missing
     # By the line's own step too, as several columns together may move it though no group moves.
     may_be = np.hypot(step, np.sqrt(np.maximum(noise, 0.0)))
@@ -734,8 +743,10 @@ def _judge_lines(
         noise=noise,
         step=step,
         before=before,
-        undone=np.where(levels, bound_undone_step(may_be), 0.0),
-        levels=levels,
+        undone=np.divide(
+            bound_undone_step(lengths * may_be), lengths, out=zeros.copy(), where=lengths > 0.0
+        ),
+        lengths=lengths,
     )
 
 
@@ -842,6 +853,32 @@ def _undone_by_group(
     least = np.where(of_a_site, least, least * found.evidence.rows / found.rows)
     missing = np.sqrt(np.where(counted, np.maximum(least - sampling, 0.0), 0.0))
     return undone, missing[:, None] * directions
+
+
+def _undone_by_rare_end(
+    found: Estimates, groups: Undetermined, step: Array, replicate: int
+) -> tuple[Array, Array]:
+    """Return what :func:`_undone_by_group` does, by the rare ends of numbers.
+
+    The step of their log-odds is that of the number's coefficient times its length.
+    """
+    ends = groups.groups.rare_ends
+    directions, columns = groups.groups.directions[ends], groups.groups.columns[ends]
+    per_log_odds = directions[np.arange(len(columns)), columns]
+    variances = np.maximum(np.diag(found.noise[replicate])[columns], 0.0)
+    may_be = np.hypot(step[columns], np.sqrt(variances)) / np.abs(per_log_odds)
+    undone = bound_undone_step(may_be)[:, None] * directions
+    return undone, np.sqrt(groups.missing[ends])[:, None] * directions
+
+
+def _lengths_of_numbers(groups: Undetermined, into_lines: Array) -> Array:
+    """Return the length of each number with a rare end, (lines,), and 0 for other lines."""
+    ends = groups.groups.rare_ends
+    columns = groups.groups.columns[ends]
+    moved = np.abs(groups.groups.directions[ends] @ into_lines.T)
+    lengths = np.zeros(len(into_lines))
+    lengths[columns] = 1.0 / moved[np.arange(len(columns)), columns]
+    return lengths
 
 
 def _is_size_hidden(
@@ -967,7 +1004,8 @@ def build_coefficient_table(
     groups: Undetermined | None = None
     few: FewOutcomes | None = None
     if found.evidence is not None:
-        groups = found.undetermined(naming, replicate)
+        ends = concentrated_numbers(found, naming, replicate)
+        groups = with_concentrated(found.undetermined(naming, replicate), ends, naming)
         few = select_few_outcomes(groups, M)
     judged = _judge_lines(found, naming, M, groups, replicate)
     lost = _find_lost_lines(found, naming, M, replicate)

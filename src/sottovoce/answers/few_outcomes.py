@@ -28,11 +28,9 @@ import numpy as np
 
 from ..util import normal
 from ..util.typing import Any, Array
-from .one_sided import probability_at_least
+from .one_sided import SELDOM, probability_at_least
 from .separation import Undetermined
 
-SELDOM = 0.1
-"""Least probability of an interval with two ends for which the coverage above holds."""
 _FEW = 0.07
 """Relative error of a count up to which its logarithm is taken to be normal: 200 outcomes without
 noise.
@@ -190,7 +188,8 @@ def select_few_outcomes(found: Undetermined, into_lines: Array) -> FewOutcomes:
     `into_lines`, (lines, d), maps encoded columns to the lines of the table.
     """
     # Groups that are `none` have one end; for those with many outcomes the normal law suffices.
-    few = found.groups.whole & ~found.none & (found.rarer > 0.0)
+    counted = found.groups.whole | found.groups.rare_ends
+    few = counted & ~found.none & (found.rarer > 0.0)
     for k in np.flatnonzero(few):
         few[k] = _relative_error(float(found.rarer[k]), float(found.noise[k])) > _FEW
     return FewOutcomes(

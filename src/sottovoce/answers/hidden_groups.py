@@ -114,6 +114,7 @@ def collect_hidden_groups(
         rarer=outcome.rows[places],
         noise=outcome.noise[places],
         rows=np.array(rows),
+        printed=found.printed[places],
     )
 
 

@@ -40,6 +40,8 @@ _NO_CURVATURE = 1e-300
 # Steps of bisection.
 _HALVINGS = 50
 _TINY = 1e-12
+# Variance of margins by slopes up to which no row is moved.
+_NO_VARIANCE = 1e-12
 # Factor on the size of all effects, up and down, for a difference quotient.
 _NEARBY = 1.05
 _MOST = 30.0
@@ -203,7 +205,7 @@ class Size(NamedTuple):
 
     error: Array  # standard error of t  (R,)
     # distance, in standard errors, to where all rows are on the right side: with few, the
-    # likelihood may have no maximum in t (separation)  (R,)
+    # likelihood may have no maximum in t (separation); infinite where no slope moves a row  (R,)
     room: Array
     widening: Array  # to add to an interval of t at its upper end, as curvature falls  (R,)
 
@@ -238,7 +240,8 @@ def uncertainty_of_size(rows: NormalRows, w: Array, covariance: Array, slopes: B
     """
     v = w * slopes
     along = np.einsum("rij,rj->ri", rows.covariance, v)
-    deviation = np.sqrt(np.maximum(np.sum(v * along, axis=1), 1e-12))
+    variance = np.sum(v * along, axis=1)
+    deviation = np.sqrt(np.maximum(variance, _NO_VARIANCE))
     center = np.sum(rows.mean * w, axis=1)
     chance = _chances(center, deviation**2)
     mean_chance = np.clip(chance @ _WEIGHTS, _TINY, 1.0 - _TINY)
@@ -261,9 +264,11 @@ def uncertainty_of_size(rows: NormalRows, w: Array, covariance: Array, slopes: B
         )
         error = 1.0 / np.sqrt(np.maximum(np.einsum("ri,rij,rj->r", v, inverse, v), 0.0))
         room = np.where(finite & (deviation < _MOST), left / curvature / error, 0.0)
+    # Without slopes that move a row, as where all columns are 0, there is no size to be known.
+    room = np.where(finite & (variance <= _NO_VARIANCE), np.inf, np.nan_to_num(room))
     # An error above 1, the whole size, counts as 1.
     widening = 0.5 * np.maximum(falls, 0.0) * (_Z * np.minimum(error, 1.0)) ** 2
-    return Size(error, np.nan_to_num(room), np.nan_to_num(widening))
+    return Size(error, room, np.nan_to_num(widening))
 
 
 def _curvature_along_size(center: Array, deviation: Array) -> Array:

@@ -30,6 +30,10 @@ from ..util.typing import Array
 
 special = Later("scipy.special")
 
+SELDOM = 0.1
+"""Least probability of an interval's kind, of one end or of two, for which coverage is promised
+among the intervals of that kind.
+"""
 # Steps of the search for a mean: upper limits up to 2^60, then bisection to full precision.
 _DOUBLINGS = 60
 _HALVINGS = 60
@@ -42,10 +46,12 @@ _NUMBERS = np.arange(math.ceil(_MANY + _REACH * math.sqrt(_MANY) + _REACH) + 1.0
 _LOG_FACTORIALS = np.cumsum(np.log(np.maximum(_NUMBERS, 1.0)))
 
 
-def largest_mean(count: float, noise: float, alpha: float) -> float:
+def largest_mean(count: float, noise: float, alpha: float, printed: float = math.inf) -> float:
     """Compute the upper bound of a Poisson mean, given its number plus normal noise.
 
-    It is exact for means up to `_MANY`, where the law of both is summed.
+    It is exact for means up to `_MANY`, where the law of both is summed.  Given that only a count
+    below `printed` has such a bound, it holds for means at which that happens with a probability of
+    `SELDOM` or more.
 
     Parameters
     ----------
@@ -56,29 +62,41 @@ def largest_mean(count: float, noise: float, alpha: float) -> float:
         Standard deviation of the normal noise in it.
     alpha : float
         One minus the confidence level of the bound.
+    printed : float
+        Threshold: larger counts get an interval of two ends.
 
     Returns
     -------
     float
-        The mean at which the noisy number is at most `count` with probability `alpha`.
+        The mean at which the noisy number is at most `count` with probability `alpha`, among
+        numbers below `printed`.
     """
     count = max(count, 0.0)
+
+    def is_likely(mean: float) -> bool:
+        one_end = 1.0
+        if math.isfinite(printed):
+            one_end = 1.0 - probability_at_least(printed, noise, mean, whole=True)
+        return _probability_at_most(count, noise, mean) > alpha * max(one_end, SELDOM)
+
     high = 1.0
     for _ in range(_DOUBLINGS):
-        if _probability_at_most(count, noise, high) <= alpha:
+        if not is_likely(high):
             break
         high *= 2.0
     low = 0.0
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
-        if _probability_at_most(count, noise, middle) > alpha:
+        if is_likely(middle):
             low = middle
         else:
             high = middle
     return high
 
 
-def largest_log_odds(count: float, noise: float, rows: float, alpha: float) -> float:
+def largest_log_odds(
+    count: float, noise: float, rows: float, alpha: float, printed: float = math.inf
+) -> float:
     """Compute the upper bound of a group's mean margin towards its rarer outcome.
 
     Parameters
@@ -91,6 +109,8 @@ def largest_log_odds(count: float, noise: float, rows: float, alpha: float) -> f
         Rows of the group.
     alpha : float
         One minus the confidence level of the bound.
+    printed : float
+        As for :func:`largest_mean`.
 
     Returns
     -------
@@ -100,7 +120,7 @@ def largest_log_odds(count: float, noise: float, rows: float, alpha: float) -> f
     if rows <= 0.0:
         return math.inf
     # n expit(mu) <= lambda (Jensen), so mu <= logit(lambda / n).
-    chance = largest_mean(count, noise, alpha) / rows
+    chance = largest_mean(count, noise, alpha, printed) / rows
     if chance < 0.5:
         return math.log(chance / (1.0 - chance))
     # Jensen's inequality holds where chances are below a half.

@@ -15,6 +15,7 @@ each row is 1.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -246,6 +247,8 @@ class HiddenGroups(NamedTuple):
     rarer, noise, rows : array (groups,)
         Noisy number of rows with the rarer outcome, standard deviation of that noise, and a lower
         bound on the number of all rows.
+    printed : array (groups,)
+        Smallest such number with which a group has an interval of two ends.
     """
 
     directions: Array
@@ -255,15 +258,21 @@ class HiddenGroups(NamedTuple):
     rarer: Array
     noise: Array
     rows: Array
+    printed: Array
 
     def bounds(self, alpha: float) -> Array:
         """Compute upper bounds of the groups' margins towards the rarer outcome, (groups,).
 
-        Each holds with probability ``1 - alpha``; infinite where nothing is known.
+        Each holds with probability ``1 - alpha`` among the counts that have such a bound, unless
+        these are seldom; infinite where nothing is known.
         """
-        found = zip(self.rarer.tolist(), self.noise.tolist(), self.rows.tolist(), strict=True)
+        numbers = (self.rarer, self.noise, self.rows, self.printed)
+        found = zip(*(part.tolist() for part in numbers), strict=True)
         return np.array(
-            [largest_log_odds(rarer, noise, rows, alpha) for rarer, noise, rows in found]
+            [
+                largest_log_odds(rarer, noise, rows, alpha, printed)
+                for rarer, noise, rows, printed in found
+            ]
         )
 
     def shares_of(self, weights: Array) -> tuple[Array, BoolArray]:
@@ -317,7 +326,9 @@ class HiddenGroups(NamedTuple):
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any], lines: int) -> HiddenGroups:
         """Construct from lists by field, for a table with this number of lines."""
-        found = {name: np.array(plain[name], dtype=float) for name in cls._fields}
+        # Files of earlier versions have no threshold: their bounds are those of all counts.
+        whole = {"printed": [math.inf] * len(plain["rows"])} | dict(plain)
+        found = {name: np.array(whole[name], dtype=float) for name in cls._fields}
         for name in ("directions", "means"):
             found[name] = found[name].reshape(-1, lines)
         return cls(**found)
@@ -326,5 +337,5 @@ class HiddenGroups(NamedTuple):
 def no_groups(lines: int) -> HiddenGroups:
     """Return no groups, for a table with this number of lines."""
     return HiddenGroups(
-        np.zeros((0, lines)), np.zeros((0, lines)), *(np.zeros(0) for _ in range(5))
+        np.zeros((0, lines)), np.zeros((0, lines)), *(np.zeros(0) for _ in range(6))
     )

@@ -132,6 +132,8 @@ class Groups(NamedTuple):
         The number of the block of a level or a reference; 0 for a constant, NaN for a number.
     all_rows : bool array (groups,)
         Whether it is the group of all rows: that of the only constant.
+    rare_ends : bool array (groups,)
+        Whether it is the rare end of a number (:mod:`sottovoce.answers.concentrated`).
     """
 
     directions: Array
@@ -139,6 +141,7 @@ class Groups(NamedTuple):
     columns: IntArray
     blocks: Array
     all_rows: BoolArray
+    rare_ends: BoolArray
 
     @property
     def whole(self) -> BoolArray:
@@ -156,6 +159,7 @@ class Groups(NamedTuple):
             self.columns[places],
             self.blocks[places],
             self.all_rows[places],
+            self.rare_ends[places],
         )
 
     def decided(self, into_lines: Array) -> BoolArray:
@@ -221,6 +225,7 @@ def groups_of(naming: Naming, kept: BoolArray) -> Groups:
         columns=np.array(columns, dtype=int),
         blocks=np.array(block_numbers),
         all_rows=all_rows,
+        rare_ends=np.zeros(len(v), dtype=bool),
     )
     return found._replace(decides=found.decided(naming.into_units))
 
@@ -431,6 +436,9 @@ class Undetermined(NamedTuple):
         The least `rarer` with which a level, reference, constant or site has a two-sided interval.
     side : array
         1 where the rarer outcome is the positive one, -1 where it is not.
+    missing : array
+        Of a number's rare end the variance of its log-odds by sampling that the Hessian does not
+        promise (:mod:`sottovoce.answers.concentrated`); 0 for other groups.
     """
 
     groups: Groups
@@ -442,6 +450,7 @@ class Undetermined(NamedTuple):
     noise: Array
     printed: Array
     side: Array
+    missing: Array
 
     def lines(self, into_lines: Array) -> tuple[BoolArray, BoolArray]:
         """Return which lines are decided by a group that is `none`, and by one that is `certain`.
@@ -541,6 +550,7 @@ def undetermined_by_site(
         np.append(found.groups.columns, slopes + np.arange(sites)),
         np.append(found.groups.blocks, np.zeros(sites)),
         np.append(found.groups.all_rows, np.zeros(sites, dtype=bool)),
+        np.append(found.groups.rare_ends, np.zeros(sites, dtype=bool)),
     )
     groups = groups._replace(decides=groups.decided(naming.into_units))
     parts = [
@@ -578,6 +588,7 @@ def _of_one_outcome(groups: Groups, naming: Naming, evidence: Evidence) -> Undet
         noise=noise,
         printed=printed,
         side=side,
+        missing=np.zeros(len(count)),
     )
 
 
