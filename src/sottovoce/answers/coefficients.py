@@ -1004,8 +1004,8 @@ def build_coefficient_table(
     groups: Undetermined | None = None
     few: FewOutcomes | None = None
     if found.evidence is not None:
-        ends = concentrated_numbers(found, naming, replicate)
-        groups = with_concentrated(found.undetermined(naming, replicate), ends, naming)
+        rare = concentrated_numbers(found, naming, replicate)
+        groups = with_concentrated(found.undetermined(naming, replicate), rare, naming)
         few = select_few_outcomes(groups, M)
     judged = _judge_lines(found, naming, M, groups, replicate)
     lost = _find_lost_lines(found, naming, M, replicate)

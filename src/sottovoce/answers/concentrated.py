@@ -42,8 +42,12 @@ _AT_ZERO = 0.25
 """A common value within this part of D of 0 is taken to be 0: then the constant is not moved."""
 _ROUNDING = 1e-9
 """Part of a column's second moment below which its variance is a rounding error."""
+_UNLIKE = 1.25
+"""Factor on the change of log-odds that curvature tells, as rows at one value are not all alike."""
 _LEAST_SHARE = 1e-9
 """Least share of a rare end in the curvature."""
+_ZERO = 1e-24
+"""Square of a mean that is a rounding error, of rows of norm 1."""
 _TINY = 1e-300
 """Keeps divisors above 0."""
 
@@ -80,8 +84,9 @@ class _Column(NamedTuple):
         """
         shifts = np.array([one.shift for one in self.weighed])
         squares = np.array([one.square for one in self.weighed])
-        doubts = [one.shift_noise**2 + self.mean_noise**2 for one in self.weighed]
-        moved = np.sum(shifts**2 / (np.array(doubts) + drawn**2 * self.variance))
+        of_rows = drawn**2 * self.variance + (_ROUNDING * self.mean) ** 2 + _ZERO
+        doubts = [one.shift_noise**2 + self.mean_noise**2 + of_rows for one in self.weighed]
+        moved = np.sum(shifts**2 / np.array(doubts))
         if moved <= SEEN**2:
             return 0.0, np.inf
         variances = np.array([one.square_noise**2 for one in self.weighed])
@@ -209,11 +214,14 @@ def _rare_end(
     by_curvature = 1.0 / max(L**2 * sampling, _TINY)
     factor = max(1.0 + outcome * step * L, 0.0)
     rarer = by_curvature * factor
+    if noise <= 0.0:
+        # Laws of counts without noise are those of whole numbers.
+        rarer = float(np.rint(rarer))
     missing = 0.0
     if 0.0 < factor < 1.0:
         missing = (1.0 / factor - 1.0) / by_curvature
     expected = seen.rows * share_of_rows * min(float(seen.chance), 1.0 - float(seen.chance))
-    told = (
+    numbers = (
         L,
         rarer,
         by_curvature * abs(L) * np.sqrt(max(noise, 0.0)),
@@ -222,7 +230,7 @@ def _rare_end(
         missing,
         expected,
     )
-    return direction, tuple(float(x) for x in told)
+    return direction, tuple(float(x) for x in numbers)
 
 
 def _part_that_fits(
@@ -258,9 +266,10 @@ def _part_that_fits(
     curvature = chance * (1.0 - chance) * share * (1.0 - rows) / (rows * (1.0 - share))
     rarer = 0.5 * (1.0 - np.sqrt(max(1.0 - 4.0 * curvature, 0.0)))
     there = outcome * np.log(rarer / (1.0 - rarer))
-    if abs(jump) <= abs(there - others):
+    allowed = _UNLIKE * abs(there - others)
+    if abs(jump) <= allowed:
         return 1.0
-    return float(abs(there - others) / abs(jump))
+    return float(allowed / abs(jump))
 
 
 def _drawing_of_weights(seen: Evidence, every: Array) -> float:
@@ -340,6 +349,18 @@ def with_concentrated(counted: Undetermined, ends: Concentrated, naming: Naming)
 
     A rare end is not determined if its count is not more than `SURE` deviations above 0, or not
     `DOUBT` deviations above `LEAST` rows.
+
+    Parameters
+    ----------
+    counted : Undetermined
+    ends : Concentrated
+        Of the same replicate.
+    naming : Naming
+        The encoding.
+
+    Returns
+    -------
+    Undetermined
     """
     size = len(ends.columns)
     old = counted.groups
