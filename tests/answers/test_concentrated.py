@@ -119,7 +119,7 @@ class TestTwoValues:
         assert number.estimate is not None and number.low is not None and number.high is not None
         assert level.estimate is not None and level.low is not None and level.high is not None
         down, up = number.estimate - number.low, number.high - number.estimate
-        assert down > 1.2 * up
+        assert down > 1.1 * up
         assert down == pytest.approx(level.estimate - level.low, rel=0.1)
         assert up == pytest.approx(level.high - level.estimate, rel=0.1)
 
