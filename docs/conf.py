@@ -38,8 +38,7 @@ autodoc_typehints = "none"  # the numpy docstrings name the types
 
 
 MOVED = {
-    "howto": "curved studies extend add_a_loss add_a_method add_a_release add_a_trust "
-    "add_an_answer",
+    "howto": "curved studies extend",
     "reference": "data estimator answers ledger files",
     "explanation": "architecture sharp_edges choosing accuracy audit audit_one_run design_tools "
     "papers "
@@ -92,7 +91,12 @@ def lead_on(app: Sphinx, error: Exception | None) -> None:
         for shelf, names in MOVED.items()
         for old in names.split()
     }
+    guides = "add_a_loss add_a_method add_a_release add_a_trust add_an_answer"
+    moved |= dict.fromkeys(guides.split(), "howto/extend")
+    moved |= dict.fromkeys([f"howto/{guide}" for guide in guides.split()], "howto/extend")
     moved |= {
+        "howto/plug_in": "howto/extend",
+        "deploy/transport": "howto/extend",
         "tutorial": "tutorial/first_study",
         "reference": "reference/api",
         "methods/index": "reference/methods",

@@ -447,14 +447,16 @@ def test_messages_hold_no_ledger_head_and_no_times(sites: Consortium) -> None:
 def test_the_guide_to_transports_takes_part(
     sites: Consortium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The Python of docs/deploy/transport.md, for the site and for the hub, as it stands there."""
+    """The Python of docs/howto/extend.md, for the site and for the hub, as it stands there."""
     from sottovoce.deploy import hub, hublog, lock, plan_file, report, session, settings
 
     names: dict[str, Any] = {}
     for module in (hub, hublog, lock, plan_file, report, session, settings):
         names |= vars(module)
-    page = Path(__file__).parents[2] / "docs" / "deploy" / "transport.md"
-    taking, serving = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S)
+    page = Path(__file__).parents[2] / "docs" / "howto" / "extend.md"
+    _, _, guide = page.read_text(encoding="utf-8").partition("\n## A transport\n")
+    guide, _, _ = guide.partition("\n## ")
+    taking, serving = re.findall(r"```python\n(.*?)```", guide, re.S)[-2:]
     folder = tmp_path / "hub"
     folder.mkdir()
     write_plan_file(sites.plan, folder / "plan.json")

@@ -10,7 +10,7 @@ U1 to U7 in guarantees are the upper bounds on privacy loss that are proved in d
 and docs/privacy/objective_perturbation.md.
 
 :class:`sottovoce.runs.config.RunConfig` looks methods up here by name.  A new method needs a file,
-a line in :data:`METHODS`, a test and a page (docs/howto/add_a_method.md); methods of other packages
+a line in :data:`METHODS`, a test and a page (docs/howto/extend.md); methods of other packages
 are added by :func:`sottovoce.runs.registering.register`.
 """
 

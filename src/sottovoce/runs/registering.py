@@ -199,7 +199,7 @@ def _check_method(method: Any) -> None:
     is_method = isinstance(method, type) and issubclass(method, Algorithm)
     if not is_method or isabstract(method):
         rule = "must be a subclass of sottovoce.algorithms.base.Algorithm with init and round"
-        raise InvalidInput("method", method, rule, "see docs/howto/add_a_method.md")
+        raise InvalidInput("method", method, rule, "see docs/howto/extend.md")
     untold = [name for name in TOLD if not isinstance(getattr(method, name, None), str)]
     if untold:
         rule = f"lacks the class variables {', '.join(untold)}, which describe a method in lists"
