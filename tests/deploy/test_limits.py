@@ -219,16 +219,17 @@ def test_a_plan_beyond_the_maximum_is_refused_by_every_command(
 
 def test_the_page_has_these_limits_names_and_exit_codes() -> None:
     page = (Path(__file__).parents[2] / "docs" / "deploy" / "index.md").read_text()
+    prose = " ".join(page.split())
     for line in (
         f"| sites | {limits.SITES:,} |",
         f"| rounds | {limits.ROUNDS:,} |",
         f"| {limits.LARGEST // 2**20} MiB |",
-        "256 KiB a second",
         *(f"\n| {code} | " for code in EXITS),
         *(f"`{name}`" for name in names.OURS),
         *(f"`{reason}`" for reason in get_args(Reason)),
     ):
-        assert line in page, line
+        assert line in page or line in prose, line
+    assert "256 KiB a second" in prose
     for d, degree, text in (
         (10**6, 22, "a million features go with 22"),
         (200_000, 111, "200,000 with 111"),
@@ -236,5 +237,5 @@ def test_the_page_has_these_limits_names_and_exit_codes() -> None:
         limits.check_inbox_size(d, degree)
         with pytest.raises(InvalidInput):
             limits.check_inbox_size(d, degree + 1)
-        assert text in page
+        assert text in prose
     assert limits.transfer_seconds(2**18) == 1.0 and limits.longest_message_bytes(0) == 2048
