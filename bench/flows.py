@@ -9,7 +9,7 @@ A *stay* is a module in which functions that hold the value are called one after
 *return* is a stay in a module that the value had left; a *climb* is a step to a module of a higher
 layer of scripts/check_imports.py.  Properties, constructors, and what every module uses (errors,
 util, losses, the readers of values and of frames) are not counted; the solvers are one module, and
-the rehearsal before a fit has no row.  docs/explanation/architecture.md shows the counts.  ``--steps`` prints each stay with its functions.
+the rehearsal before a fit has no row.  ``--steps`` prints each stay with its functions.
 """
 
 from __future__ import annotations
