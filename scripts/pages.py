@@ -86,7 +86,7 @@ def place_of_method(name: str) -> str:
 
 def methods() -> str:
     """Return what each method says of itself; its name leads to its section or page."""
-    rows = [("method", "after", "releases, noise", "trusts", "forms", "own knobs", "when")]
+    rows = [("method", "after", "releases, noise", "trusts", "forms", "when")]
     for name in NAMES:
         cls = REGISTRY[name]
         trusts = [
@@ -100,7 +100,6 @@ def methods() -> str:
             f"{cls.releases}; {cls.noise_law}",
             ", ".join(trusts),
             ", ".join(cls.forms),
-            ", ".join(f"`{knob}`" for knob in knobs_of(cls.options)),
             "; ".join([cls.good_for, *same]),
         )
         rows.append(row)
@@ -114,7 +113,7 @@ def knobs() -> str:
         own = [f"`{method}`" for method in NAMES if name in knobs_of(REGISTRY[method].options)]
         where = ", ".join(own) + (f" ({knob.form})" if knob.form else "")
         default = f"{knob.default:.4g}" if isinstance(knob.default, float) else repr(knob.default)
-        must = f"be {knob.constraint.requirement_text}"
+        must, _, _ = knob.constraint.requirement_text.partition(", because")
         rows.append((f"`{name}`", knob.about, f"`{default}`", must, where))
     return table(*rows)
 
