@@ -40,7 +40,7 @@ autodoc_typehints = "none"  # the numpy docstrings name the types
 MOVED = {
     "howto": "curved studies extend",
     "reference": "data estimator answers ledger files",
-    "explanation": "architecture sharp_edges choosing accuracy audit audit_one_run design_tools "
+    "explanation": "architecture sharp_edges choosing accuracy audit design_tools "
     "papers "
     "methods/aggregation",
     "privacy": "methods/centring methods/sums explanation/centring explanation/sums",
@@ -96,6 +96,8 @@ def lead_on(app: Sphinx, error: Exception | None) -> None:
     moved |= dict.fromkeys([f"howto/{guide}" for guide in guides.split()], "howto/extend")
     moved |= {
         "howto/plug_in": "howto/extend",
+        "audit_one_run": "explanation/audit",
+        "explanation/audit_one_run": "explanation/audit",
         "deploy/transport": "howto/extend",
         "tutorial": "tutorial/first_study",
         "reference": "reference/api",

@@ -2,7 +2,7 @@
 
 *Canaries* are rows that the auditor adds to the sites' own; a fair coin decides for each which of
 two values it has.  From what the run sends, the auditor guesses the coins; more right guesses than
-epsilon allows refute the claim.  The page is docs/explanation/audit_one_run.md.
+epsilon allows refute the claim.  The page is docs/explanation/audit.md.
 
 *Theorem.*  Let M be (epsilon, delta)-private with respect to each of m fair independent coins, of
 which the auditor guesses r from M's answer.  With ``W ~ Binomial(r, e^epsilon / (1 + e^epsilon))``
