@@ -12,7 +12,8 @@ one end covers if it is an upper one.
 The second is of a reference with few rows: the width of the contrast of two frequent levels, and of
 the prediction for a row of a frequent level, over those with the most frequent level as the
 reference, at the median of the draws; and how many of their intervals cover.  A width is infinite
-if it is refused.
+if it is refused.  In its last lines the rare reference is *unlike* the most frequent level, and the
+contrast is with that one: noise may merge the two.
 """
 
 from __future__ import annotations
@@ -196,13 +197,19 @@ def judged(case: Sparse, epsilon: float, sets: int, draws: int) -> dict[str, Any
 
 @dataclass(frozen=True)
 class Rare:
-    """A block of which one value has few rows."""
+    """A block of which one value has few rows.
+
+    Its log-odds are `unlike` those of the most frequent one.  The contrast is that of the two
+    others, or with the most frequent one, with which noise may merge the rare one.
+    """
 
     name: str
     kind: str  # "category", "bins", "missing" or "site"
     share: float
     numbers: bool = False
     n: int = 20_000
+    unlike: float = 0.5
+    with_most: bool = False
 
     def draw(self, seed: int, best: bool) -> tuple[Case, dict[str, float], float]:
         """Rows with the rare reference or the best one, and the contrast of two frequent levels
@@ -212,7 +219,7 @@ class Rare:
         rest = 1.0 - self.share
         level = rng.choice(4, size=self.n, p=[self.share, 0.5 * rest, 0.3 * rest, 0.2 * rest])
         age = rng.uniform(20.0, 80.0, self.n)
-        effect = np.array([0.5, 0.0, -0.1, 0.2])[level]
+        effect = np.array([self.unlike, 0.0, -0.1, 0.2])[level]
         score = 0.02 * (age - 50.0) + effect
         outcome = (
             10.0 + 3.0 * score + rng.normal(0.0, 2.0, self.n)
@@ -220,6 +227,8 @@ class Rare:
             else rng.random(self.n) < expit(score - 0.3)
         )
         weights, truth = {"x: c": 1.0, "x: d": -1.0}, -0.3
+        if self.with_most:
+            weights, truth = {"x: c": 1.0} | ({} if best else {"x: b": -1.0}), -0.1
         sites, parts = (), thirds(self.n)
         if self.kind == "bins":
             column: Any = level + 0.5
@@ -255,6 +264,10 @@ RARE = tuple(
         ("bins", 0.005),
         ("site", 0.005),
     )
+) + tuple(
+    Rare(f"unlike by {unlike:g}, {share:.1%}", "category", share, unlike=unlike, with_most=True)
+    for share in (0.005, 0.01)
+    for unlike in (0.5, -2.5, 2.5)
 )
 
 
