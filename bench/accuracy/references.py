@@ -1,7 +1,8 @@
 """Levels that have no maximum, and references with few rows: what is printed of them, and how wide
 the rest is.
 
-``scripts/bench references [--quick] [--draws N] [--epsilons E,...]``
+``scripts/bench references [--quick] [--sets N] [--draws N] [--epsilons E,...] [--only
+sparse,rare] [--cases PART]``
 
 The first table is of a level whose rows have 0, 1, 3 or 5 events as expected, or no other outcome,
 of the reference, and of a site.  *Two* is the share of draws in which the line has an interval of
@@ -344,21 +345,25 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="few draws")
+    parser.add_argument("--draws", type=int, default=40, help="of the noise, for each data set")
     parser.add_argument(
-        "--draws", type=int, default=40, help="of the noise, for each of ten data sets"
+        "--sets", type=int, default=10, help="data sets; the second table has a third of them"
     )
+    parser.add_argument("--cases", default="", help="only cases whose names hold this")
     parser.add_argument("--epsilons", default=",".join(map(str, EPSILONS)))
     parser.add_argument("--only", default="sparse,rare", help="tables to compute")
     asked = parser.parse_args()
-    sets, draws = (2, 5) if asked.quick else (10, asked.draws)
+    sets, draws = (2, 5) if asked.quick else (asked.sets, asked.draws)
     epsilons = [float(x) for x in asked.epsilons.split(",")]
     if "sparse" in asked.only:
-        show(judged(case, epsilon, sets, draws) for case in SPARSE for epsilon in epsilons)
+        sparse = [case for case in SPARSE if asked.cases in case.name]
+        show(judged(case, epsilon, sets, draws) for case in sparse for epsilon in epsilons)
         print()
     if "rare" in asked.only:
         show(
             compared(rare, epsilon, max(1, sets // 3), max(3, draws // 2))
             for rare in RARE
+            if asked.cases in rare.name
             for epsilon in epsilons
         )
 
