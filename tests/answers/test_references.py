@@ -332,7 +332,7 @@ class TestMergedRows:
         self, unlike: float
     ) -> None:
         """A reference with 2% of the rows that is counted with the most frequent level, without
-        noise: the contrast moves by 1.5 standard errors, and its interval allows for that.
+        noise: the contrast moves, and its interval allows for that.
         """
         rng = np.random.default_rng(6)
         ward = rng.choice(4, size=120_000, p=(0.02, 0.48, 0.3, 0.2))

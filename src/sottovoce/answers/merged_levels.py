@@ -16,11 +16,11 @@ import numpy as np
 from ..util.typing import Array, BoolArray
 from .references import Block, blocks_of, directions_of
 
-UNLIKE = 1.5
+UNLIKE = 1.25
 """Standard deviation, taken beforehand, of the log-odds of a merged level about those of the group
 that it is counted with.
 
-Noise hides a level that is unlike its group by less than about 2: so much may be what it hides.
+Noise hides a level that is unlike its group by less than about 2, which is 1.6 of these deviations.
 """
 BEYOND = 2.0
 """Noise deviations by which the gradient of the merged rows must exceed 0 to show how unlike they
