@@ -27,10 +27,11 @@ from typing import IO, Any
 import numpy as np
 
 from ..errors import InvalidInput
-from ..util.files import require_regular_file
+from ..util.files import machine_memory_bytes, require_regular_file
 from . import file_kinds
+from .csv_blocks import LEAST, columns_by_blocks
 from .headers import Header, header_from_fields
-from .table import Table, check_memory_fits
+from .table import Column, Table, check_memory_fits
 
 UNPACKED = 100
 """Bytes that a packed file may unpack to, per byte of the file; 64 MiB are always allowed."""
@@ -77,6 +78,17 @@ def read_csv(path: str | Path) -> Table:
     """
     text = _TextFile.open_text_file(path)
     start = text.read_header_row()
+    columns = text.read_columns_by_blocks(start)
+    if columns is None:
+        columns = _read_columns_plainly(text, start)
+    if start.header.index:
+        del columns[0]
+    notes = (*start.notes, *start.header.notes)
+    return Table(text.name, dict(zip(start.header.names, columns, strict=True)), notes)
+
+
+def _read_columns_plainly(text: _TextFile, start: _Start) -> list[Column]:
+    """Read all columns by Python's own reader, or say what is wrong with the file."""
     text.check_unpacked_bytes()
     rows = text.iterate_rows(start)
     try:
@@ -93,11 +105,7 @@ def read_csv(path: str | Path) -> Table:
         raise text.first_faulty_line(start) from None
     except _DAMAGED as error:
         raise text.damaged_file_error(error) from None
-    if start.header.index:
-        del columns[0]
-    filled = (np.fromiter(values, dtype=object, count=len(values)) for values in columns)
-    notes = (*start.notes, *start.header.notes)
-    return Table(text.name, dict(zip(start.header.names, filled, strict=True)), notes)
+    return [np.fromiter(values, dtype=object, count=len(values)) for values in columns]
 
 
 def csv_header(path: str | Path) -> Header:
@@ -179,12 +187,15 @@ class _TextFile:
         rule = f"cannot be read: {reason}"
         return InvalidInput("path", self.path, rule, "check the path and the file")
 
+    def _most_unpacked_bytes(self) -> int:
+        return max(_ALWAYS, UNPACKED * self.path.stat().st_size)
+
     def check_unpacked_bytes(self) -> None:
         """Refuse a packed file that unpacks to far more than its size, and a file with NUL bytes.
 
         This reads the whole file once, which is quick compared with parsing it.
         """
-        most = max(_ALWAYS, UNPACKED * self.path.stat().st_size)
+        most = self._most_unpacked_bytes()
         size = lines = 0
         try:
             with self.opened(self.path, "rb") as file:
@@ -220,6 +231,20 @@ class _TextFile:
                 )
         rule = f"the first row has more than {_LONGEST_HEADER:,} bytes, so it is not a header row"
         raise InvalidInput(self.name, None, rule, "name the columns in the first row")
+
+    def read_columns_by_blocks(self, start: _Start) -> list[Column] | None:
+        """Read a large file by pyarrow if it is installed; None if the plain reader must."""
+        if self.path.stat().st_size < LEAST:
+            return None
+        most = self._most_unpacked_bytes()
+        memory = machine_memory_bytes()
+        width = start.header.width
+
+        def fits(size: int, rows: int) -> bool:
+            return (not self.packed or size <= most) and _VALUE * width * rows <= memory
+
+        with self.opened(self.path, "rb") as file:
+            return columns_by_blocks(file, start.lines, start.separator, width, fits)
 
     def iterate_rows(self, start: _Start) -> Iterator[list[str]]:
         """Yield the rows after the header, whatever their number of fields, without blank lines."""

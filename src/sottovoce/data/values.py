@@ -24,7 +24,8 @@ import math
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -83,6 +84,8 @@ _NUMBER = re.compile(
 )
 # In characters; longer texts are never taken for numbers where texts are compared.
 _LONGEST_NUMBER = 1000
+# Numbers of values from which pyarrow pays: where it is loaded already, and where it is not.
+_MANY, _VERY_MANY = 4096, 131_072
 _TRUTH_VALUES = {
     spelled: name
     for name in ("true", "false")
@@ -456,17 +459,73 @@ def column_as_numbers(values: Column, na: frozenset[str] = MISSING) -> tuple[Arr
             missing = mask_of_marked_numbers(values, na)
     else:
         marks = identities_of_marks(na)
-        given, which = _distinct_values(values.ravel())
-        read = [_parse_number_or_missing(value, marks) for value in given]
-        absent = np.array([number is None for number in read], dtype=bool)
-        filled = np.array([0.0 if number is None else number for number in read])
-        missing = absent[which].reshape(values.shape)
-        numbers = filled[which].reshape(values.shape)
+        numbers, missing = _numbers_at_once(values, marks) or _numbers_one_by_one(values, marks)
     # Adding 0.0 gives zero one sign.
     numbers = np.where(missing, 0.0, numbers) + 0.0
     if not np.all(np.isfinite(numbers)):
         raise ValueError("not finite")
     return numbers, missing
+
+
+def _numbers_at_once(values: Column, marks: frozenset[str]) -> tuple[Array, BoolArray] | None:
+    """Return what :func:`_numbers_one_by_one` does, by pyarrow; None where that must tell.
+
+    Where pyarrow reads all texts of a column as finite numbers, Python reads each as the same one:
+    both round to the nearest, and pyarrow knows fewer spellings.
+    """
+    pa = _pyarrow_for(values.size)
+    if pa is None or values.dtype.kind != "O":
+        return None
+    given = values.ravel().tolist()
+    if not set(map(type, given)) <= {str, type(None)}:
+        return None
+    # Other spellings of these marks are found below if they are numbers; pyarrow refuses the rest.
+    exact = [mark for mark in marks if canonical_text(mark) in marks]
+    try:
+        texts = pa.compute.ascii_trim_whitespace(pa.array(given, pa.string()))
+        gone = pa.compute.is_in(texts, pa.array([*exact, None], pa.string()))
+        read = pa.compute.if_else(gone, None, texts).cast(pa.float64())
+    except (UnicodeEncodeError, pa.ArrowException):
+        return None
+    missing = gone.to_numpy(zero_copy_only=False)
+    numbers = read.fill_null(0.0).to_numpy(zero_copy_only=False)
+    if not np.isfinite(numbers).all():
+        return None
+    for number in _numbers_among(marks):
+        for k in np.flatnonzero((numbers == number) & ~missing).tolist():
+            missing[k] = canonical_text(given[k]) in marks
+    return numbers.reshape(values.shape), missing.reshape(values.shape)
+
+
+def _numbers_among(marks: Iterable[str]) -> Iterator[float]:
+    """Yield the numbers among marks of missing values."""
+    for mark in marks:
+        with suppress(ValueError):
+            yield float(mark)
+
+
+def _pyarrow_for(size: int) -> Any:
+    """Return pyarrow if it is installed and pays for so many values; else None."""
+    if size < (_MANY if "pyarrow.compute" in sys.modules else _VERY_MANY):
+        return None
+    try:
+        import pyarrow as pa
+        import pyarrow.compute
+    except ImportError:
+        return None
+    return pa
+
+
+def _numbers_one_by_one(values: Column, marks: frozenset[str]) -> tuple[Array, BoolArray]:
+    """Return the numbers of values, 0 where one is missing, and the mask of the missing ones.
+
+    A ValueError if a value is no number; `marks` are :func:`identities_of_marks`.
+    """
+    given, which = _distinct_values(values.ravel())
+    read = [_parse_number_or_missing(value, marks) for value in given]
+    absent = np.array([number is None for number in read], dtype=bool)
+    filled = np.array([0.0 if number is None else number for number in read])
+    return filled[which].reshape(values.shape), absent[which].reshape(values.shape)
 
 
 def _parse_number_or_missing(value: object, marks: frozenset[str]) -> float | None:
@@ -494,11 +553,7 @@ def mask_of_marked_numbers(values: Column, na: Iterable[str]) -> BoolArray:
     """Return a mask of the numbers in an array whose text is a mark of missing values."""
     found = np.zeros(values.shape, dtype=bool)
     marks = identities_of_marks(na)
-    for mark in marks:
-        try:
-            number = float(mark)
-        except ValueError:
-            continue
+    for number in _numbers_among(marks):
         if math.isnan(number):
             near = np.isnan(values)
         else:
