@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from sottovoce.data import csv_blocks, csv_files, values
 from sottovoce.data.csv_files import read_csv
+from sottovoce.data.labels import parse_number_labels
 from sottovoce.errors import InvalidInput
 
 pytest.importorskip("pyarrow")
@@ -283,7 +284,7 @@ NUMBERS = st.one_of(
     odd=st.lists(st.sampled_from([*TEXTS, True, 3, 1.5, "\ud800", "7\0"]), max_size=1),
     na=st.frozensets(st.sampled_from(["-9", "NA", "7.0", "nan", "0", "true"]), max_size=2),
 )
-def test_texts_become_the_same_numbers_at_once_and_one_by_one(
+def test_texts_become_the_samenumbers_at_once_and_one_by_one(
     texts: list[Any], odd: list[Any], na: frozenset[str]
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -295,10 +296,34 @@ def test_texts_become_the_same_numbers_at_once_and_one_by_one(
         assert at_once == number_outcome(values.column_as_numbers, texts + odd, na)
 
 
+def labels_and_missing(column: np.ndarray, na: frozenset[str]) -> tuple[Any, Any]:
+    found = parse_number_labels(column, tuple(na))
+    return found, np.isnan(found)
+
+
+@seed(20261128)
+@settings(max_examples=200, deadline=None, database=None)
+@given(
+    texts=st.lists(NUMBERS, min_size=1, max_size=6),
+    odd=st.lists(st.sampled_from([*TEXTS, True, 3]), max_size=1),
+    na=st.frozensets(st.sampled_from(["-9", "NA", "0"]), max_size=2),
+)
+def test_number_labels_are_the_same_at_once_and_one_by_one(
+    texts: list[Any], odd: list[Any], na: frozenset[str]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(values, "_MANY", 0)
+        patch.setattr(values, "_VERY_MANY", 0)
+        at_once = number_outcome(labels_and_missing, texts + odd, na)
+        patch.setattr(values, "_MANY", sys.maxsize)
+        patch.setattr(values, "_VERY_MANY", sys.maxsize)
+        assert at_once == number_outcome(labels_and_missing, texts + odd, na)
+
+
 def test_plain_decimals_are_converted_at_once() -> None:
     column = np.array(["1", " 2.5", "", None, "-9.0", "1e3"] * 1000, dtype=object)
     pytest.importorskip("pyarrow.compute")
-    found = values._numbers_at_once(column, values.identities_of_marks(["-9"]))
+    found = values.numbers_at_once(column, values.identities_of_marks(["-9"]))
     assert found is not None
     assert found[0][:6].tolist() == [1.0, 2.5, 0.0, 0.0, -9.0, 1000.0]
     assert found[1][:6].tolist() == [False, False, True, True, True, False]

@@ -111,6 +111,16 @@ def test_felt() -> None:
     assert 0 < fit["here_fit"] < fit["here"] and answer["train"]["here_fit"] is None
 
 
+def test_large_csv() -> None:
+    """Seconds and memory of reading, encoding and training, and of the peers."""
+    pytest.importorskip("pandas")
+    (answer,) = run("bench/speed/large_csv.py").values()
+    ratio = answer.pop("ratio")
+    assert set(answer) == {"read_csv", "sklearn", "read", "encode", "train"}
+    assert all(one["seconds"] > 0 and one["mib"] > 10 for one in answer.values())
+    assert ratio == answer["train"]["seconds"] / answer["sklearn"]["seconds"]
+
+
 def test_fuzz() -> None:
     """300 inputs of one seed: no exception, no data value, nothing spent on a refusal."""
     pytest.importorskip("pyarrow")

@@ -143,16 +143,20 @@ class _BlockReader:
         """Return values of the column `name` as an array of Python's texts."""
         levels, which = values, None
         if self._pa.types.is_dictionary(values.type):
-            levels, which = values.dictionary, values.indices.to_numpy()
+            levels = values.dictionary
+            # Its own `to_numpy` would load pandas.
+            numbers = np.frombuffer(values.indices.buffers()[1], dtype=np.int32)
+            which = numbers[values.offset : values.offset + len(values)]
         # By Python's own decoder, which refuses what the plain reader would.
-        texts: Column = levels.to_numpy(zero_copy_only=False)
-        if max(map(len, texts.tolist()), default=0) > self._longest:
+        texts = levels.to_pylist()
+        if max(map(len, texts), default=0) > self._longest:
             raise _NotShownEqual
+        found = np.fromiter(texts, dtype=object, count=len(texts))
         if which is None:
-            return texts
+            return found
         if 2 * len(texts) > len(which):
             self._kinds[name] = self._texts
-        return texts[which]
+        return found[which]
 
 
 def _whole_rows(file: IO[bytes], lines: int, separator: bytes) -> Iterator[tuple[bytes, int]]:

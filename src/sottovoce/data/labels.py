@@ -26,6 +26,7 @@ from .values import (
     identities_of_marks,
     mask_of_marked_numbers,
     mask_of_missing,
+    numbers_at_once,
     value_as_number,
     value_as_text,
     values_one_by_one,
@@ -170,8 +171,11 @@ def parse_number_labels(column: Column, na: tuple[str, ...]) -> Array:
                 np.where(mask_of_marked_numbers(column, na), np.nan, column.astype(np.float64))
                 + 0.0
             )
-    numbers = np.full(len(column), np.nan)
     marks = identities_of_marks(na)
+    if (at_once := numbers_at_once(column, marks)) is not None:
+        many, missing = at_once
+        return np.where(missing, np.nan, many) + 0.0
+    numbers = np.full(len(column), np.nan)
     for k, value in enumerate(values_one_by_one(column)):
         with suppress(ValueError, OverflowError):
             if canonical_text(value_as_text(value)) not in marks:

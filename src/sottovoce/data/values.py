@@ -459,7 +459,7 @@ def column_as_numbers(values: Column, na: frozenset[str] = MISSING) -> tuple[Arr
             missing = mask_of_marked_numbers(values, na)
     else:
         marks = identities_of_marks(na)
-        numbers, missing = _numbers_at_once(values, marks) or _numbers_one_by_one(values, marks)
+        numbers, missing = numbers_at_once(values, marks) or _numbers_one_by_one(values, marks)
     # Adding 0.0 gives zero one sign.
     numbers = np.where(missing, 0.0, numbers) + 0.0
     if not np.all(np.isfinite(numbers)):
@@ -467,34 +467,70 @@ def column_as_numbers(values: Column, na: frozenset[str] = MISSING) -> tuple[Arr
     return numbers, missing
 
 
-def _numbers_at_once(values: Column, marks: frozenset[str]) -> tuple[Array, BoolArray] | None:
-    """Return what :func:`_numbers_one_by_one` does, by pyarrow; None where that must tell.
+def numbers_at_once(values: Column, marks: frozenset[str]) -> tuple[Array, BoolArray] | None:
+    """Convert many texts to numbers by pyarrow; None where each must be read by itself.
 
-    Where pyarrow reads all texts of a column as finite numbers, Python reads each as the same one:
-    both round to the nearest, and pyarrow knows fewer spellings.
+    Where pyarrow reads all texts of a column as finite numbers, :func:`value_as_number` reads each
+    as the same one: both round to the nearest, and pyarrow knows fewer spellings.  So which of the
+    two has read a column shows nowhere but in the time.
+
+    Parameters
+    ----------
+    values : ndarray
+        Raw values.
+    marks : frozenset of str
+        Texts that are a missing value, as :func:`identities_of_marks` returns them.
+
+    Returns
+    -------
+    tuple of ndarrays, or None
+        The numbers, and the mask of missing values, of the shape of `values`.
     """
     pa = _pyarrow_for(values.size)
     if pa is None or values.dtype.kind != "O":
         return None
     given = values.ravel().tolist()
-    if not set(map(type, given)) <= {str, type(None)}:
+    kinds = set(map(type, given))
+    if not kinds <= {str, type(None)}:
         return None
+    if type(None) in kinds:
+        # Both are missing values.
+        given = [text or "" for text in given]
     # Other spellings of these marks are found below if they are numbers; pyarrow refuses the rest.
     exact = [mark for mark in marks if canonical_text(mark) in marks]
     try:
-        texts = pa.compute.ascii_trim_whitespace(pa.array(given, pa.string()))
-        gone = pa.compute.is_in(texts, pa.array([*exact, None], pa.string()))
-        read = pa.compute.if_else(gone, None, texts).cast(pa.float64())
+        texts = pa.compute.ascii_trim_whitespace(_texts_in_arrow(pa, given))
+        gone = pa.compute.is_in(texts, _texts_in_arrow(pa, exact))
+        kept = pa.compute.replace_with_mask(texts, gone, _texts_in_arrow(pa, ["0"])[0])
+        read = kept.cast(pa.float64())
     except (UnicodeEncodeError, pa.ArrowException):
         return None
-    missing = gone.to_numpy(zero_copy_only=False)
-    numbers = read.fill_null(0.0).to_numpy(zero_copy_only=False)
+    missing = _array_from_arrow(gone.cast(pa.uint8()), np.uint8).astype(bool)
+    numbers = _array_from_arrow(read, np.float64)
     if not np.isfinite(numbers).all():
         return None
     for number in _numbers_among(marks):
         for k in np.flatnonzero((numbers == number) & ~missing).tolist():
             missing[k] = canonical_text(given[k]) in marks
     return numbers.reshape(values.shape), missing.reshape(values.shape)
+
+
+def _texts_in_arrow(pa: Any, texts: list[str]) -> Any:
+    """Return texts as an array of pyarrow, whose own conversion would load pandas."""
+    joined = "".join(texts)
+    lengths: Iterable[int] = map(len, texts)
+    if not joined.isascii():
+        lengths = [len(text.encode()) for text in texts]
+    ends = np.zeros(len(texts) + 1, dtype=np.int64)
+    np.cumsum(np.fromiter(lengths, dtype=np.int64, count=len(texts)), out=ends[1:])
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(joined.encode())]
+    return pa.Array.from_buffers(pa.large_string(), len(texts), buffers)
+
+
+def _array_from_arrow(values: Any, dtype: Any) -> Column:
+    """Return an array of pyarrow without nulls as one of NumPy; `to_numpy` would load pandas."""
+    found = np.frombuffer(values.buffers()[1], dtype=dtype)
+    return found[values.offset : values.offset + len(values)]
 
 
 def _numbers_among(marks: Iterable[str]) -> Iterator[float]:
