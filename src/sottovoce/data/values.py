@@ -85,7 +85,7 @@ _NUMBER = re.compile(
 # In characters; longer texts are never taken for numbers where texts are compared.
 _LONGEST_NUMBER = 1000
 # Numbers of values from which pyarrow pays: where it is loaded already, and where it is not.
-_MANY, _VERY_MANY = 4096, 131_072
+_MANY, _VERY_MANY = 32_768, 131_072
 _TRUTH_VALUES = {
     spelled: name
     for name in ("true", "false")
@@ -542,7 +542,7 @@ def _numbers_among(marks: Iterable[str]) -> Iterator[float]:
 
 def _pyarrow_for(size: int) -> Any:
     """Return pyarrow if it is installed and pays for so many values; else None."""
-    if size < (_MANY if "pyarrow.compute" in sys.modules else _VERY_MANY):
+    if size < (_MANY if "pyarrow" in sys.modules else _VERY_MANY):
         return None
     try:
         import pyarrow as pa
@@ -670,12 +670,15 @@ def sites_named_in_column(column: Column) -> tuple[list[str], IntArray, BoolArra
     Returns their names, sorted; the number of each row's site, (n,); and a mask of rows without
     one.
     """
-    names = canonical_texts(column)
-    none = mask_of_missing(column, (), MISSING_MARKS)
-    sites = sorted(set(names[~none].tolist()), key=natural_sort_key)
+    # Of distinct texts, as rows are many and sites are few.
+    levels, which = distinct_texts(column)
+    names = _map_each_text_once(levels, canonical_text)
+    marks = frozenset(map(canonical_text, MISSING_MARKS))
+    sites = sorted({name for name in names if name not in marks}, key=natural_sort_key)
     number = {name: k for k, name in enumerate(sites)}
-    numbers = np.array([number.get(name, -1) for name in names.tolist()], dtype=np.int64)
-    return sites, numbers, none
+    numbers = np.array([number.get(name, -1) for name in names], dtype=np.int64)
+    none = np.array([name in marks for name in names], dtype=bool)
+    return sites, numbers[which], none[which]
 
 
 def natural_sort_key(text: str) -> tuple[bool, float, str]:
