@@ -53,7 +53,7 @@ def test_what_is_printed_holds_for_the_gaussian_mechanism_and_what_was_printed_d
 
 
 def test_likelier_outcomes_exceed_delta_16_times_at_epsilon_1_and_111_at_0_1() -> None:
-    """The numbers of docs/privacy/corrections.md."""
+    """The numbers of docs/privacy/index.md."""
     for epsilon, times in ((1.0, 16), (0.1, 111)):
         mu = gaussian_mu(epsilon, 1e-5)
         assert norm.sf(epsilon / mu - mu / 2) / 1e-5 == pytest.approx(times, abs=1.0)
