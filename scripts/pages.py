@@ -93,7 +93,7 @@ def methods() -> str:
             trust if pair == name else f"{trust} (`{pair}`)"
             for trust, pair in trusts_of(name).items()
         ]
-        same = [f"at the defaults the same as `{other}`" for other in equal_methods(name)]
+        same = [f"by default as `{other}`" for other in equal_methods(name)]
         row = (
             f"[`{name}`]({place_of_method(name)})",
             cls.paper,
