@@ -86,7 +86,7 @@ def place_of_method(name: str) -> str:
 
 def methods() -> str:
     """Return what each method says of itself; its name leads to its section or page."""
-    rows = [("method", "after", "releases, noise", "trusts", "forms", "when")]
+    rows = [("method", "after", "releases, noise", "trusts", "other forms", "when")]
     for name in NAMES:
         cls = REGISTRY[name]
         trusts = [
@@ -99,7 +99,7 @@ def methods() -> str:
             cls.paper,
             f"{cls.releases}; {cls.noise_law}",
             ", ".join(trusts),
-            ", ".join(cls.forms),
+            ", ".join(form for form in cls.forms if form != "corrected"),
             "; ".join([cls.good_for, *same]),
         )
         rows.append(row)
@@ -107,14 +107,15 @@ def methods() -> str:
 
 
 def knobs() -> str:
-    """Return the methods' own knobs, from the fields that declare them."""
-    rows = [("knob", "what it is", "default", "must", "methods")]
+    """Return the methods' own knobs, but for those of printed forms, from their fields."""
+    rows = [("knob", "what it is", "default", "methods")]
     for name, knob in KNOBS.items():
+        if knob.form == "printed":
+            continue
         own = [f"`{method}`" for method in NAMES if name in knobs_of(REGISTRY[method].options)]
         where = ", ".join(own) + (f" ({knob.form})" if knob.form else "")
         default = f"{knob.default:.4g}" if isinstance(knob.default, float) else repr(knob.default)
-        must, _, _ = knob.constraint.requirement_text.partition(", because")
-        rows.append((f"`{name}`", knob.about, f"`{default}`", must, where))
+        rows.append((f"`{name}`", knob.about, f"`{default}`", where))
     return table(*rows)
 
 
