@@ -44,12 +44,16 @@ NAMES = ("slope", "intercept", "in_the_large", "observed_expected")
 
 
 class Design(NamedTuple):
-    """Mean and spread of normal log-odds z, and the line of the label's log-odds in z."""
+    """Mean and spread of normal log-odds z, and the line of the label's log-odds in z.
+
+    With an `other` mean every second row has that one: scores of two lumps, far from the middle.
+    """
 
     middle: float
     spread: float
     intercept: float = 0.0
     slope: float = 1.0
+    other: float | None = None
 
 
 DESIGNS = {
@@ -65,6 +69,12 @@ DESIGNS = {
     "area .6, underconfident": Design(-0.25, 0.18, 0.0, 2.0),
     "area .98": Design(-1.0, 6.0),
     "area .98, overconfident": Design(-2.0, 12.0, 0.0, 0.5),
+    "two ends": Design(-6.0, 0.5, other=5.0),
+    "two ends, overconfident": Design(-6.0, 0.5, 0.3, 0.5, other=5.0),
+    "two ends, one flat": Design(-9.0, 0.5, other=4.0),
+    "two ends, rare events": Design(-7.0, 0.5, other=-3.0),
+    "two wide ends": Design(-5.0, 1.5, other=5.0),
+    "two ends, steep": Design(-4.0, 0.5, 0.0, 1.5, other=4.0),
 }
 
 
@@ -100,6 +110,16 @@ CELLS = (
     Cell("area .6, overconfident", 20_000, 1.0),
     Cell("area .6, underconfident", 8_000, 3.0),
     Cell("area .98, overconfident", 8_000, 1.0),
+    # scores that are nearly all in the open cells of the histogram, where nothing says how far
+    Cell("two ends", 5_000, 1.0),
+    Cell("two ends", 8_000, 1.0),
+    Cell("two ends", 20_000, 1.0),
+    Cell("two ends", 40_000, 3.0),
+    Cell("two ends, overconfident", 8_000, 1.0),
+    Cell("two ends, one flat", 20_000, 1.0),
+    Cell("two ends, rare events", 20_000, 1.0),
+    Cell("two wide ends", 8_000, 1.0),
+    Cell("two ends, steep", 8_000, 3.0),
 )
 
 
@@ -107,7 +127,8 @@ CELLS = (
 def truth(name: str) -> dict[str, float]:
     """The four numbers of all rows that there could be."""
     design = DESIGNS[name]
-    z = stats.norm.ppf((np.arange(GRID) + 0.5) / GRID, design.middle, design.spread)
+    even = stats.norm.ppf((np.arange(GRID) + 0.5) / GRID)
+    z = np.concatenate([middle + design.spread * even for middle in _middles(design)])
     positives = float(expit(design.intercept + design.slope * z).mean())
     shift = optimize.brentq(lambda a: float(expit(z + a).mean()) - positives, -20.0, 20.0)
     return {
@@ -118,11 +139,16 @@ def truth(name: str) -> dict[str, float]:
     }
 
 
+def _middles(design: Design) -> tuple[float, ...]:
+    return (design.middle,) if design.other is None else (design.middle, design.other)
+
+
 def one(cell: Cell, seed: int) -> dict[str, Any]:
     """Of each interval low end, number and high end; None if it is refused."""
     rng = np.random.default_rng([seed, zlib.crc32(cell.name.encode())])
     design = DESIGNS[cell.design]
-    z = rng.normal(design.middle, design.spread, cell.n)
+    middles = np.resize(_middles(design), cell.n)
+    z = rng.normal(middles, design.spread)
     y = np.where(rng.random(cell.n) < expit(design.intercept + design.slope * z), 1.0, -1.0)
     config = RunConfig(
         method="auto", trust="sum", epsilon=cell.epsilon, delta=1e-5, seed=int(rng.integers(2**31))

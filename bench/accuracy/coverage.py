@@ -334,6 +334,7 @@ _ANSWERS = (
     "frames",
     "hidden_groups",
     "inference",
+    "merged_levels",
     "normal_rows",
     "one_sided",
     "references",

@@ -1,7 +1,7 @@
 """Intervals of predictions, for rows of known sites and of a new one: whether they cover, and how
 wide they are.
 
-``scripts/bench predictions [--sets N] [--quick] [--json]``
+``scripts/bench predictions [--sets N] [--quick] [--json] [--only predictions,between]``
 
 Six sites with constants of their own, drawn from a normal population, so unlike that their share of
 positives runs from about a tenth to nine tenths; 2,000 rows each, or as unequal as 600 to 4,800.
@@ -10,6 +10,12 @@ average of rows like these at a site that took part, in log-odds or in the numbe
 the same at one more site of the population; of it the chance is computed, and not drawn.  *Width*
 is the median of what is not refused.  *Without the spread* is what a new site's rows would have if
 its constant were the average of the six, as a check that the bench sees it.
+
+The second table is of ``between_sites``: sites of a normal population with a deviation of .4 in
+log-odds, of which some have few events.  *Told* is the share of sets in which mean and deviation
+are told, and the next columns how many of their intervals cover.  *Of the printed* is the mean of
+the sites whose constant is printed, wherever there are three: what it would be if the others were
+left out.
 """
 
 from __future__ import annotations
@@ -18,16 +24,23 @@ import argparse
 import json
 import math
 import sys
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit, ndtr
 
+from sottovoce.answers.between import FEWEST, estimate_random_effects
+from sottovoce.answers.coefficients import Coefficients, build_coefficient_table
 from sottovoce.answers.fits import Fit, Layout, LogOdds, Numbers
+from sottovoce.answers.inference import newton_from_naming
 from sottovoce.answers.own_site import AVERAGE
 from sottovoce.answers.saved import SavedModel
+from sottovoce.answers.terms import naming_from_columns
 from sottovoce.data.schema import Schema
+from sottovoce.problem.losses import Logistic
 from sottovoce.problem.task import BoundedNumber
+from sottovoce.problem.weighted_loss import Weighted
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import simulate
 
@@ -156,25 +169,107 @@ def chance(ends: np.ndarray, fixed: np.ndarray, kind: str) -> float:
     return float(np.mean(ndtr(z[:, 1]) - ndtr(z[:, 0])))
 
 
+class Population(NamedTuple):
+    """Sites of one size, and the mean of their constants in log-odds."""
+
+    sites: int
+    rows: int
+    mean: float
+    epsilon: float
+
+    @property
+    def name(self) -> str:
+        events = 100.0 * expit(self.mean)
+        return f"{self.sites} sites of {self.rows:,}, {events:.1f}%, epsilon {self.epsilon:g}"
+
+
+POPULATIONS = (
+    *(Population(12, 400, -4.3, epsilon) for epsilon in (10.0, math.inf)),
+    *(Population(12, 400, -3.5, epsilon) for epsilon in (10.0, math.inf)),
+    *(Population(12, 400, -3.0, epsilon) for epsilon in (10.0, math.inf)),
+    *(Population(12, 1_000, -2.0, epsilon) for epsilon in (3.0, 10.0)),
+    Population(30, 200, -1.0, 10.0),
+)
+BETWEEN = 0.4
+
+
+def table_of(asked: Population, seed: int) -> Coefficients:
+    """The table of one set of sites, rows and noise."""
+    rng = np.random.default_rng([seed, asked.sites, asked.rows, round(-100 * asked.mean)])
+    names = [f"s{i}" for i in range(asked.sites)]
+    naming = naming_from_columns(["u", "v"], 2.5, names)
+    parts = []
+    for constant in asked.mean + BETWEEN * rng.normal(size=asked.sites):
+        X = rng.normal(size=(asked.rows, 2))
+        chance = expit(constant + X @ [0.5, -0.3])
+        parts.append((X, np.where(rng.random(asked.rows) < chance, 1.0, -1.0)))
+    config = RunConfig("auto", asked.epsilon, 1e-5, trust="sum", seed=seed)
+    encoded = naming.rows_of_sites(parts)
+    loss = Weighted(Logistic()) if naming.long else Logistic()
+    found = simulate(config, encoded, method=newton_from_naming(naming), loss=loss).outcome
+    return build_coefficient_table(found, naming, 0, config.delta)
+
+
+def between(asked: Population, sets: int) -> dict[str, Any]:
+    """How often mean and deviation of the population are told, and cover."""
+    told, mean, sd, of_printed = 0, list[bool](), list[bool](), list[bool]()
+    for seed in range(sets):
+        table = table_of(asked, seed)
+        # What the mean would be if sites that are refused were left out.
+        left = replace(table, all_sites=None).site_constants
+        if left.count >= FEWEST:
+            part = estimate_random_effects(left.effects, left.covariance, 0.05)
+            of_printed.append(part.mean_ends[0] <= asked.mean <= part.mean_ends[1])
+        if table.site_constants.unknown_spread_reason is None:
+            told += 1
+            found = table.between_sites()
+            mean.append(found.mean_ends[0] <= asked.mean <= found.mean_ends[1])
+            sd.append(found.sd_ends[0] <= BETWEEN <= found.sd_ends[1])
+    return {
+        "population": asked.name,
+        "sets": sets,
+        "told": told / sets,
+        "mean": float(np.mean(mean)) if mean else None,
+        "deviation": float(np.mean(sd)) if sd else None,
+        "three printed": len(of_printed) / sets,
+        "of the printed": float(np.mean(of_printed)) if of_printed else None,
+    }
+
+
+def show_between(one: dict[str, Any], *, first: bool) -> None:
+    """Print a line of the second table."""
+    keys = [key for key in one if key not in ("population", "sets")]
+    if first:
+        print(f"{'':36}{'sets':>6}" + "".join(f"{key:>16}" for key in keys))
+    cells = (f"{'-':>16}" if one[key] is None else f"{100 * one[key]:15.1f}%" for key in keys)
+    print(f"{one['population']:36}{one['sets']:6d}{''.join(cells)}", flush=True)
+
+
 def main() -> None:
-    """Print one table, or its cells as JSON."""
+    """Print two tables, or their cells as JSON."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--sets", type=int, default=200)
     parser.add_argument("--quick", action="store_true", help="two sets, at one epsilon")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--only", default="predictions,between", help="tables to compute")
     options = parser.parse_args()
     sets, epsilons = (2, (10.0,)) if options.quick else (options.sets, EPSILONS)
-    found = []
-    for kind in ("classes", "numbers"):
+    found, populations = [], []
+    kinds = ("classes", "numbers") if "predictions" in options.only else ()
+    for kind in kinds:
         for sizes in (EQUAL, UNEQUAL):
             for epsilon in epsilons:
                 found.append(cell(kind, sizes, epsilon, sets))
                 if not options.json:
                     show(found[-1], first=len(found) == 1)
+    for asked in POPULATIONS if "between" in options.only else ():
+        populations.append(between(asked, sets))
+        if not options.json:
+            show_between(populations[-1], first=len(populations) == 1)
     if options.json:
-        json.dump({"cells": found}, sys.stdout)
+        json.dump({"cells": found, "between": populations}, sys.stdout)
 
 
 def show(one: dict[str, Any], *, first: bool) -> None:

@@ -1,7 +1,8 @@
 """Levels that have no maximum, and references with few rows: what is printed of them, and how wide
 the rest is.
 
-``scripts/bench references [--quick] [--draws N] [--epsilons E,...]``
+``scripts/bench references [--quick] [--sets N] [--draws N] [--epsilons E,...] [--only
+sparse,rare] [--cases PART]``
 
 The first table is of a level whose rows have 0, 1, 3 or 5 events as expected, or no other outcome,
 of the reference, and of a site.  *Two* is the share of draws in which the line has an interval of
@@ -12,7 +13,8 @@ one end covers if it is an upper one.
 The second is of a reference with few rows: the width of the contrast of two frequent levels, and of
 the prediction for a row of a frequent level, over those with the most frequent level as the
 reference, at the median of the draws; and how many of their intervals cover.  A width is infinite
-if it is refused.
+if it is refused.  In its last lines the rare reference is *unlike* the most frequent level, and the
+contrast is with that one: noise may merge the two.
 """
 
 from __future__ import annotations
@@ -196,13 +198,19 @@ def judged(case: Sparse, epsilon: float, sets: int, draws: int) -> dict[str, Any
 
 @dataclass(frozen=True)
 class Rare:
-    """A block of which one value has few rows."""
+    """A block of which one value has few rows.
+
+    Its log-odds are `unlike` those of the most frequent one.  The contrast is that of the two
+    others, or with the most frequent one, with which noise may merge the rare one.
+    """
 
     name: str
     kind: str  # "category", "bins", "missing" or "site"
     share: float
     numbers: bool = False
     n: int = 20_000
+    unlike: float = 0.5
+    with_most: bool = False
 
     def draw(self, seed: int, best: bool) -> tuple[Case, dict[str, float], float]:
         """Rows with the rare reference or the best one, and the contrast of two frequent levels
@@ -212,7 +220,7 @@ class Rare:
         rest = 1.0 - self.share
         level = rng.choice(4, size=self.n, p=[self.share, 0.5 * rest, 0.3 * rest, 0.2 * rest])
         age = rng.uniform(20.0, 80.0, self.n)
-        effect = np.array([0.5, 0.0, -0.1, 0.2])[level]
+        effect = np.array([self.unlike, 0.0, -0.1, 0.2])[level]
         score = 0.02 * (age - 50.0) + effect
         outcome = (
             10.0 + 3.0 * score + rng.normal(0.0, 2.0, self.n)
@@ -220,6 +228,8 @@ class Rare:
             else rng.random(self.n) < expit(score - 0.3)
         )
         weights, truth = {"x: c": 1.0, "x: d": -1.0}, -0.3
+        if self.with_most:
+            weights, truth = {"x: c": 1.0} | ({} if best else {"x: b": -1.0}), -0.1
         sites, parts = (), thirds(self.n)
         if self.kind == "bins":
             column: Any = level + 0.5
@@ -255,6 +265,10 @@ RARE = tuple(
         ("bins", 0.005),
         ("site", 0.005),
     )
+) + tuple(
+    Rare(f"unlike by {unlike:g}, {share:.1%}", "category", share, unlike=unlike, with_most=True)
+    for share in (0.005, 0.01)
+    for unlike in (0.5, -2.5, 2.5)
 )
 
 
@@ -331,21 +345,25 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="few draws")
+    parser.add_argument("--draws", type=int, default=40, help="of the noise, for each data set")
     parser.add_argument(
-        "--draws", type=int, default=40, help="of the noise, for each of ten data sets"
+        "--sets", type=int, default=10, help="data sets; the second table has a third of them"
     )
+    parser.add_argument("--cases", default="", help="only cases whose names hold this")
     parser.add_argument("--epsilons", default=",".join(map(str, EPSILONS)))
     parser.add_argument("--only", default="sparse,rare", help="tables to compute")
     asked = parser.parse_args()
-    sets, draws = (2, 5) if asked.quick else (10, asked.draws)
+    sets, draws = (2, 5) if asked.quick else (asked.sets, asked.draws)
     epsilons = [float(x) for x in asked.epsilons.split(",")]
     if "sparse" in asked.only:
-        show(judged(case, epsilon, sets, draws) for case in SPARSE for epsilon in epsilons)
+        sparse = [case for case in SPARSE if asked.cases in case.name]
+        show(judged(case, epsilon, sets, draws) for case in sparse for epsilon in epsilons)
         print()
     if "rare" in asked.only:
         show(
             compared(rare, epsilon, max(1, sets // 3), max(3, draws // 2))
             for rare in RARE
+            if asked.cases in rare.name
             for epsilon in epsilons
         )
 

@@ -499,7 +499,7 @@ def test_two_sites_give_no_interval_for_a_third(tmp_path: Path) -> None:
     few = {name: values[:4] for name, values in columns.items()}
     assert (
         np.isfinite(saved.intervals(few)).all()
-        and saved.table.site_constants.too_few_reason is not None
+        and saved.table.site_constants.unknown_spread_reason is not None
     )
     ends = saved.intervals(few | {"site": np.array(["p", "z", "", "q"], dtype=object)})
     assert np.isnan(ends[:, 0]).tolist() == [False, True, True, False]

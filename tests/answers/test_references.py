@@ -19,10 +19,12 @@ from sottovoce.answers.inference import (
     OF_LEVELS,
     Moments,
     SmallSites,
+    add_error_of_merged_levels,
     add_error_of_merged_rows,
     newton_from_naming,
 )
 from sottovoce.answers.least_squares import slopes_from_naming, table_in_target_units
+from sottovoce.answers.merged_levels import UNLIKE, MergedLevels
 from sottovoce.answers.one_sided import largest_log_odds, largest_mean
 from sottovoce.answers.references import Block, merged_reference
 from sottovoce.answers.terms import Naming, naming_from_schema
@@ -324,6 +326,66 @@ class TestMergedRows:
         more = add_error_of_merged_rows(found[0], known, np.array([0.05]))
         allowed = np.sqrt(np.diag(more.covariance[0] - found[0].covariance[0]))
         assert np.all((0.5 * allowed < moved) & (moved < 1.4 * allowed)), (moved, allowed)
+
+    @pytest.mark.parametrize("unlike", [-UNLIKE, UNLIKE])
+    def test_merged_reference_moves_contrast_with_its_level_by_about_the_allowed_error(
+        self, unlike: float
+    ) -> None:
+        """A reference with 2% of the rows that is counted with the most frequent level, without
+        noise: the contrast moves, and its interval allows for that.
+        """
+        rng = np.random.default_rng(6)
+        ward = rng.choice(4, size=120_000, p=(0.02, 0.48, 0.3, 0.2))
+        u, age = rng.random(len(ward)), rng.uniform(20.0, 80.0, len(ward))
+        schema = {"kind": "category", "values": list("bcd")}
+        naming = naming_from_schema(Schema.from_dict({"columns": {"age": AGE, "ward": schema}}))
+        run = RunConfig(method="auto", trust="sum", epsilon=math.inf, delta=1e-5, seed=0)
+        found = []
+        for added in (0.0, unlike):
+            y = np.where(u < expit(np.array([added, 0.0, -0.1, 0.2])[ward] - 0.3), 1.0, -1.0)
+            told = {"age": age, "ward": WARDS[np.maximum(ward, 1)]}
+            rows = [({k: x[i::3] for k, x in told.items()}, y[i::3]) for i in range(3)]
+            encoded = naming.rows_of_sites(rows)
+            found.append(
+                simulate(run, encoded, method=newton_from_naming(naming), loss=Logistic()).outcome
+            )
+        lines = naming.into_units
+        contrast = [k for k, term in enumerate(naming.terms) if term.level == "c"]
+        moved = (lines @ (found[1].estimate[0] - found[0].estimate[0]))[contrast]
+        first = found[0]
+        # The reference of the encoding is b with a: its rows are those without a mark.
+        form = naming.constant / naming.value - np.sum(
+            np.eye(naming.d)[naming.marks > 0.0] / naming.marks[naming.marks > 0.0][:, None], axis=0
+        )
+        merged = MergedLevels(np.full((1, 1), 0.02), form[None, None], (naming.marks > 0.0)[None])
+        S = first.moments
+        known = Moments(S, S @ naming.constant / naming.value, naming.marks, naming.blocks)
+        quiet = Answer(np.zeros((1, naming.d)), Among(1.0, 1), 1.0)
+        more = add_error_of_merged_levels(first, merged, known, np.array([0.43]), quiet)
+        allowed = np.sqrt(np.diag(lines @ (more.covariance - first.covariance)[0] @ lines.T))
+        assert 0.7 * allowed[contrast] < np.abs(moved) < 1.2 * allowed[contrast]
+        assert np.sign(moved) == -np.sign(unlike)
+        # A contrast of two others does not move, and is not wider.
+        others = np.zeros(naming.d)
+        others[contrast[0]], others[contrast[0] + 1] = 1.0, -1.0
+        added = others @ lines @ more.of_merged[0] @ lines.T @ others
+        assert added < 0.01 * allowed[contrast[0]] ** 2
+
+    def test_widening_follows_gradient_of_merged_rows_where_it_stands_out(self) -> None:
+        """Of 1% of the rows, whose gradient is seen beyond noise; and never more than all of them
+        may have.
+        """
+        form, mark = np.array([[[1.0, 0.0]]]), np.array([[True, False]])
+        merged = MergedLevels(np.full((1, 1), 0.01), form, mark)
+
+        def size(gradient: float, noise: float) -> float:
+            seen = (np.array([[gradient, 0.0]]), noise)
+            args = (np.eye(2)[None], np.ones((1, 2)), np.array([0.1]), np.array([0.2]))
+            return float(np.sqrt(merged.covariance(*args, seen)[0, 1, 1]))
+
+        assert size(0.0, 1.0) == pytest.approx(UNLIKE * 0.01 * 0.1)
+        assert size(0.005, 0.001) == pytest.approx(math.sqrt(0.005**2 - 0.002**2))
+        assert size(0.05, 0.001) == pytest.approx(0.01 * 0.8)
 
     def test_slope_interval_covers_if_merged_sites_follow_its_column(
         self,

@@ -241,3 +241,14 @@ def test_a_share_of_a_level_that_no_column_has_is_refused(
         "expect_share=stage: d=.1",
     )
     assert "shares" in said and "stage: d=.1" in said
+
+
+def test_a_price_is_of_the_features_that_a_schema_declares(ok: Call, tmp_path: Path) -> None:
+    schema = tmp_path / "schema.toml"
+    schema.write_text(
+        'label = {column = "ill", positive = "yes"}\n[columns.age]\nkind = "number"\nlo = 0\nhi = 9\n'
+    )
+    words = ("plan", "--sizes", 120, "--method", "prox_admm", "--json")
+    assert ok(*words).json["features"] == 36
+    assert ok(*words, "--schema", schema).json["features"] == 1
+    assert ok(*words, "--schema", schema, "--features", 7).json["features"] == 7

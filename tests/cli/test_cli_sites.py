@@ -80,8 +80,13 @@ def said(process: warm.Started, code: int = 0, seconds: float = 120.0) -> tuple[
 @pytest.fixture
 def agreed(run: Call, tmp_path: Path) -> int:
     """Three sites and a hub that have agreed on a plan; returns the hub's port."""
+    return agree(run, tmp_path, SCHEMA)
+
+
+def agree(run: Call, tmp_path: Path, schema: str) -> int:
+    """Let three sites and a hub agree on a plan under a schema; returns the hub's port."""
     port = find_free_port()
-    (tmp_path / "schema.toml").write_text(SCHEMA)
+    (tmp_path / "schema.toml").write_text(schema)
     assert run("hub", "init", "hub", "--host", "127.0.0.1").code == 0
     for i, name in enumerate(NAMES):
         table(tmp_path / f"{name}.csv", 300 + i, i)
@@ -686,6 +691,52 @@ def test_a_demonstration_writes_into_no_folder_that_is_in_use(run: Call, tmp_pat
     ran = run("demo", "--keep", "hub")
     assert ran.code == 2 and "already holds files" in ran.err
     assert [path.name for path in (tmp_path / "hub").iterdir()] == ["hub.html"]
+
+
+# Labels of other kinds than two classes
+
+LABEL = 'label = {column = "ill", positive = "yes", negative = "no"}'
+OTHER_LABELS = {
+    "classes": (
+        SCHEMA.replace(LABEL, 'label = {column = "ill", values = ["no", "yes", "unknown"]}'),
+        "softmax:3",
+        9,
+    ),
+    "numbers": (
+        SCHEMA[: SCHEMA.index("[columns.age]")].replace(
+            LABEL, 'label = {column = "age", lo = 0, hi = 100}\nignore = ["ill"]'
+        ),
+        "huber-residual:0.25",
+        2,
+    ),
+}
+
+
+@pytest.mark.parametrize("labels", OTHER_LABELS)
+def test_a_plan_has_the_loss_of_the_labels_and_its_sites_run_it(
+    run: Call, tmp_path: Path, labels: str
+) -> None:
+    schema, loss, entries = OTHER_LABELS[labels]
+    port = agree(run, tmp_path, schema)
+    plan = read_plan_file("plan.json")
+    assert plan.config.loss == loss and plan.d == entries
+    hub = start("hub", "run", "hub", "--listen", f"127.0.0.1:{port}", "--json", "--once")
+    for process in [start("site", "run", f"{name}/site.toml", "--json") for name in NAMES]:
+        said(process)
+    assert json.loads(said(hub)[0].splitlines()[-1])["finished"]
+    model = Result.load(str(tmp_path / "north" / "north.npz"))
+    assert np.all(np.isfinite(model.consensus))
+
+
+def test_a_plan_with_a_loss_of_other_labels_is_refused_before_anybody_agrees(
+    run: Call, tmp_path: Path, agreed: int
+) -> None:
+    (tmp_path / "plan.json").unlink()
+    publics = [option for name in NAMES for option in ("--site", f"{name}/{name}.public.json")]
+    words = ("--run", "two", "--schema", "schema.toml", *publics, "--method", "prox_admm")
+    budget = ("--epsilon", "1", "--delta", "1e-5", "--set", "loss=huber-residual:0.25")
+    refused = run("plan", "--write", "plan.json", *words, *budget)
+    assert refused.code == 2 and "loss" in refused.err and not (tmp_path / "plan.json").exists()
 
 
 # What a stranger and a full disk do to a hub: nothing that lasts

@@ -14,6 +14,7 @@ is chi squared with K - 1 degrees of freedom at the true tau, and falls in tau^2
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,12 +23,18 @@ import numpy as np
 from ..errors import InvalidInput
 from ..util import normal
 from ..util.later import Later
-from ..util.typing import Array
+from ..util.typing import Any, Array
 
 optimize, special = Later("scipy.optimize"), Later("scipy.special")
 
 FEWEST = 3
 """Least number of sites for an estimate of how they differ."""
+_TURNS = 10
+"""Number of times that errors at the mean and the mean are computed in turn."""
+_NAMED = 5
+"""Largest number of sites that a refusal names."""
+MOST_WEAK = 1.0 / 3.0
+"""Largest share of the sites that may be weak (:class:`SiteConstants`)."""
 _HALVINGS = 60
 """Steps of bisection."""
 _RATIOS = np.append(0.0, np.geomspace(1e-3, 30.0, 60))
@@ -65,7 +72,10 @@ class Between(NamedTuple):
 
 @dataclass(frozen=True)
 class SiteConstants:
-    """The sites' own constants that a table prints, with the covariance of their errors.
+    """The sites' own constants as draws of a population, with the covariance of their errors.
+
+    Sites that a table refuses for their few events are among them: the others are those with more
+    events than the population.
 
     Attributes
     ----------
@@ -73,10 +83,21 @@ class SiteConstants:
         The constants.
     covariance : array (K, K)
         V: covariance of the estimates, with noise and errors that all sites have in common.
+    weak : tuple of str
+        Names of those of the K sites that the table refuses because noise hides their events, or
+        because these are few.
+    refused : tuple of str
+        Names of further sites, whose constant is not estimated for a reason that depends on what
+        their rows say.
+    sampling : array (K,), optional
+        The part of the variances that is there without noise; needed if there are weak sites.
     """
 
     effects: Array
     covariance: Array
+    weak: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    sampling: Array | None = None
 
     @property
     def count(self) -> int:
@@ -84,45 +105,143 @@ class SiteConstants:
         return len(self.effects)
 
     @property
-    def too_few_reason(self) -> str | None:
-        """Reason why rows of other sites have no interval; None if there are enough sites."""
-        if self.count >= FEWEST:
-            return None
-        return (
-            "no interval for rows of an unknown site: the spread between sites is estimated from "
-            f"at least {FEWEST} printed site constants, and this table has {self.count}"
-        )
+    def unknown_spread_reason(self) -> str | None:
+        """Reason why the population of sites is not estimated; None if it is.
+
+        A site whose constant is not estimated may not be left out, as it is one of those with few
+        events; and of weak sites the errors are not normal, so there may not be many.
+        """
+        if self.count + len(self.refused) < FEWEST:
+            return (
+                f"the spread between sites is estimated from at least {FEWEST} printed site "
+                f"constants, and this table has {self.count}"
+            )
+        if self.refused:
+            return (
+                "the population of sites is not told by a part of them, and the constant is "
+                f"refused of {_first_names(self.refused)}"
+            )
+        if len(self.weak) > MOST_WEAK * self.count:
+            return (
+                "the population of sites is estimated if at least two in three constants are "
+                f"printed; too few events for this noise have {_first_names(self.weak)}"
+            )
+        return None
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {
+            "effects": self.effects.tolist(),
+            "covariance": self.covariance.tolist(),
+            "weak": list(self.weak),
+            "refused": list(self.refused),
+            "sampling": None if self.sampling is None else self.sampling.tolist(),
+        }
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> SiteConstants:
+        """Construct from plain data of :meth:`to_plain`."""
+        effects = np.array(plain["effects"], dtype=float)
+        covariance = np.array(plain["covariance"], dtype=float).reshape(len(effects), len(effects))
+        sampling = None
+        if plain["sampling"] is not None:
+            sampling = np.array(plain["sampling"], dtype=float)
+        return cls(effects, covariance, tuple(plain["weak"]), tuple(plain["refused"]), sampling)
 
     def random_effects(self, alpha: float) -> Between:
         """Return :func:`estimate_random_effects` at the level ``1 - alpha``.
 
-        InvalidInput for fewer than three sites.
+        With weak sites, intervals reach over those with the sites' errors as they would be at the
+        mean (:meth:`_errors_at_the_mean`), too.
+
+        InvalidInput where :attr:`unknown_spread_reason` says why.
         """
-        self._check_site_count()
-        return estimate_random_effects(self.effects, self.covariance, alpha)
+        self._check_population()
+        found = estimate_random_effects(self.effects, self.covariance, alpha)
+        if not self.weak:
+            return found
+        even = estimate_random_effects(self.effects, self._errors_at_the_mean(), alpha)
+        return found._replace(
+            mean_ends=_hull(found.mean_ends, even.mean_ends),
+            sd_ends=_hull(found.sd_ends, even.sd_ends),
+            apart=max(found.apart, even.apart),
+        )
 
     def likely_spreads(self) -> Array:
         """Return 400 quantiles of the confidence distribution of tau, by inverting Q.
 
         InvalidInput as for :meth:`random_effects`.
         """
-        self._check_site_count()
-        values, z = _site_differences(self.effects, self.covariance)
-        # At the true spread Q is chi squared, so each of its quantiles is as likely.
-        quantiles = special.chdtri(self.count - 1, _CHANCES)
-        return np.sqrt(_solve_for_variance(quantiles, values, z))
+        self._check_population()
+        spreads = _likely_spreads(self.effects, self.covariance)
+        if self.weak:
+            even = _likely_spreads(self.effects, self._errors_at_the_mean())
+            spreads = np.maximum(spreads, even)
+        return spreads
 
-    def _check_site_count(self) -> None:
-        if self.count < FEWEST:
-            rule = (
-                f"the spread between sites is estimated from at least {FEWEST} printed site "
-                f"constants, and this table has {self.count}"
-            )
+    def _errors_at_the_mean(self) -> Array:
+        """Return the covariance with each site's variance as if its constant were the mean.
+
+        The fewer events a site has, the larger is its estimated error, so the mean with these
+        errors is that of the sites that happened to have many.  With the same error for all it is
+        too low, as the logarithm of a small count falls farther below than it rises above.  With p
+        the chance at the constant, sampling variances fall as ``1 / p (1 - p)``, and those by noise
+        as its square.
+        """
+        assert self.sampling is not None
+        total = np.diag(self.covariance)
+        rest = np.maximum(total - self.sampling, 0.0)
+        mean = float(np.mean(self.effects))
+        covariance = self.covariance
+        for _ in range(_TURNS):
+            ratio = _curvature(self.effects) / _curvature(np.array(mean))
+            scale = np.sqrt((self.sampling * ratio + rest * ratio**2) / total)
+            covariance = self.covariance * np.outer(scale, scale)
+            mean = estimate_random_effects(self.effects, covariance, 0.5).mean
+        return covariance
+
+    def _check_population(self) -> None:
+        rule = self.unknown_spread_reason
+        if rule is None:
+            return
+        remedy = (
+            "train with a constant for each site (site_constants=yes), or compare the lines of "
+            "fewer sites in the table"
+        )
+        if self.weak or self.refused:
             remedy = (
-                "train with a constant for each site (site_constants=yes), or compare the lines of "
-                "fewer sites in the table"
+                "join sites that have few events with others like them before training, use a "
+                "larger epsilon or more rows, or compare the lines that are printed"
             )
-            raise InvalidInput("sites", self.count, rule, remedy)
+        raise InvalidInput("sites", self.count, rule, remedy)
+
+
+def _likely_spreads(effects: Array, V: Array) -> Array:
+    """Return 400 quantiles of the confidence distribution of tau, by inverting Q."""
+    values, z = _site_differences(effects, V)
+    # At the true spread Q is chi squared, so each of its quantiles is as likely.
+    quantiles = special.chdtri(len(effects) - 1, _CHANCES)
+    return np.sqrt(_solve_for_variance(quantiles, values, z))
+
+
+def _curvature(log_odds: Array) -> Array:
+    """Return p (1 - p) of log-odds."""
+    p = special.expit(log_odds)
+    return np.asarray(p * (1.0 - p))
+
+
+def _hull(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
+    """Return the least interval that holds both."""
+    return min(one[0], other[0]), max(one[1], other[1])
+
+
+def _first_names(names: Sequence[str]) -> str:
+    """Return the first names of a list, and how many more there are."""
+    more = len(names) - _NAMED
+    told = ", ".join(names[:_NAMED])
+    if more > 0:
+        return f"{told} and {more} more"
+    return told
 
 
 def estimate_random_effects(effects: Array, V: Array, alpha: float) -> Between:
@@ -164,7 +283,7 @@ def estimate_random_effects(effects: Array, V: Array, alpha: float) -> Between:
     by_mean = (1.0 - tau_squared * (W @ ones)) ** 2 * variance
     errors = np.sqrt(np.maximum(given_mean + by_mean, 0.0))
     # One more site differs from the average of K by its own draw and by theirs.
-    spreads = SiteConstants(effects, V).likely_spreads() * (1.0 + 1.0 / K) ** 0.5
+    spreads = _likely_spreads(effects, V) * (1.0 + 1.0 / K) ** 0.5
     return Between(
         mean=mean,
         mean_ends=(mean - half, mean + half),

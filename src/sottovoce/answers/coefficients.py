@@ -40,7 +40,7 @@ from ..util import normal
 from ..util.later import Later
 from ..util.pages import render_for_notebook
 from ..util.typing import Any, Array, BoolArray
-from .between import FEWEST, Between, SiteConstants
+from .between import Between, SiteConstants
 from .concentrated import concentrated_numbers, with_concentrated
 from .directions import LostLines, Relation, describe_relation, describe_remedy, find_lost_lines
 from .few_outcomes import FewOutcomes, ends_of_intervals, select_few_outcomes
@@ -83,6 +83,10 @@ _LARGEST_EXCESS = MOST_NOISE / (1.0 - MOST_NOISE)
 _NO_CURVATURE = 1e-12
 _OF_ALL = (Cause.TABLE_UNFINISHED, Cause.TABLE_NOISE, Cause.TABLE_HIDDEN, Cause.SIZE_HIDDEN)
 """Causes that refuse the whole table: no sum of its lines is known then."""
+_OF_ROWS_ALONE = (Cause.SMALL_SITE.value, Cause.LOST.value)
+"""Causes of a refused constant that are the same whatever its site's outcomes are."""
+_OF_FEW_EVENTS = (Cause.HIDDEN.value, Cause.FEW.value)
+"""Causes of a refused constant that has an estimate, though no interval of two ends."""
 HIDDEN = 1.3
 """An eigenvalue that noise hides is taken to be this many noise deviations: the epsilon or rows
 that a refusal names are then within a factor of 1.5 of the truth on most tables of
@@ -210,6 +214,10 @@ class Coefficients(Sequence[dict[str, Any]]):
     """
     few: FewOutcomes | None = field(default=None, repr=False)
     """Groups with few rows of the rarer outcome: intervals are longer towards still fewer."""
+    all_sites: SiteConstants | None = field(default=None, repr=False)
+    """The sites' constants, those that are refused for their few events too; None if there are no
+    such sites.
+    """
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Return plain data; without odds ratios unless coefficients are log-odds."""
@@ -236,6 +244,8 @@ class Coefficients(Sequence[dict[str, Any]]):
             "determined": _optional_plain(self.determined),
             "few_outcomes": _optional_plain(self.few),
         }
+        if self.all_sites is not None:
+            plain["all_sites"] = self.all_sites.to_plain()
         if self.at_bounds is not None:
             plain["at_bounds"] = self.at_bounds
         return plain
@@ -258,6 +268,9 @@ class Coefficients(Sequence[dict[str, Any]]):
         few = None
         if plain["few_outcomes"] is not None:
             few = FewOutcomes.from_plain_data(plain["few_outcomes"], len(lines))
+        all_sites = None
+        if plain.get("all_sites") is not None:
+            all_sites = SiteConstants.from_plain(plain["all_sites"])
         return cls(
             lines=lines,
             strain=float(plain["strain"]),
@@ -271,6 +284,7 @@ class Coefficients(Sequence[dict[str, Any]]):
             undivided=_optional_sums(plain["undivided"]),
             determined=_optional_sums(plain["determined"]),
             few=few,
+            all_sites=all_sites,
         )
 
     def __len__(self) -> int:
@@ -404,22 +418,23 @@ class Coefficients(Sequence[dict[str, Any]]):
         Raises
         ------
         InvalidInput
-            If fewer than three sites have constants of their own that are printed.
+            If fewer than three sites have constants of their own, or more than a third of these are
+            refused for few events, or one for another reason than few events or few rows.
         """
         _check_alpha(alpha)
         return self.site_constants.random_effects(alpha)
 
     @property
     def site_constants(self) -> SiteConstants:
-        """Constants of single sites that are not refused, with their covariance."""
-        which = list[int]()
-        for k, line in enumerate(self.lines):
-            # the level of a constant is the name of its site
-            of_site = line.term.name == CONSTANT and line.term.level is not None
-            if of_site and line.refused is None:
-                which.append(k)
-        effects = np.array([self.lines[k].estimate for k in which], dtype=float)
-        return SiteConstants(effects, self.covariance[np.ix_(which, which)])
+        """The sites' constants, as draws of a population."""
+        if self.all_sites is not None:
+            return self.all_sites
+        return _site_constants(
+            [line.term for line in self.lines],
+            [line.cause if line.refused is not None else None for line in self.lines],
+            np.array([line.estimate for line in self.lines], dtype=float),
+            self.covariance,
+        )
 
     def sums(self, weights: Array, alpha: float = 1.0 - LEVEL) -> Array:
         """Return confidence intervals of weighted sums of lines; it costs no budget.
@@ -475,6 +490,36 @@ class Coefficients(Sequence[dict[str, Any]]):
     def _repr_html_(self) -> str:
         """Return the table as HTML for a notebook."""
         return render_for_notebook(table=coefficient_table(self.to_dict()), remark=self.remark())
+
+
+def _site_constants(
+    terms: Sequence[Term],
+    causes: Sequence[str | None],
+    estimate: Array,
+    covariance: Array,
+    sampling: Array | None = None,
+) -> SiteConstants:
+    """Collect the sites' constants of a table; `causes` are those of refused lines, else None.
+
+    Sites with few events are among them if the estimates of all lines are given, with their
+    sampling variances.
+    """
+    which, weak, refused = list[int](), list[str](), list[str]()
+    for k, (term, cause) in enumerate(zip(terms, causes, strict=True)):
+        # the level of a constant is the name of its site
+        if term.name != CONSTANT or term.level is None or cause in _OF_ROWS_ALONE:
+            continue
+        known = math.isfinite(estimate[k])
+        if cause is None or (known and cause in _OF_FEW_EVENTS):
+            which.append(k)
+        else:
+            refused.append(term.level)
+        if known and cause in _OF_FEW_EVENTS:
+            weak.append(term.level)
+    part = covariance[np.ix_(which, which)]
+    if sampling is not None:
+        sampling = sampling[which]
+    return SiteConstants(estimate[which], part, tuple(weak), tuple(refused), sampling)
 
 
 def _optional_plain(part: KnownSums | FewOutcomes | None) -> dict[str, Any] | None:
@@ -551,7 +596,7 @@ def _line_positions(
 
 
 def add_site_effects(plain: dict[str, Any]) -> dict[str, Any]:
-    """Return a run's record with ``between_sites``, if three or more sites have printed constants.
+    """Return a run's record with ``between_sites``, if the table tells the population of sites.
 
     InvalidInput if `plain` is not a run's record.
     """
@@ -559,7 +604,7 @@ def add_site_effects(plain: dict[str, Any]) -> dict[str, Any]:
         return plain
     with refusing_foreign_documents():
         found = Coefficients.from_plain_data(plain)
-        if found.site_constants.count < FEWEST:
+        if found.site_constants.unknown_spread_reason is not None:
             return plain
         return plain | {"between_sites": found.between_sites()._asdict()}
 
@@ -1029,6 +1074,12 @@ def build_coefficient_table(
                 line = _refused_line(term, cause, _refusal_text(cause, lost, k, naming, needs))
         lines.append(line)
     hidden = np.array([line.refused is not None for line in lines])
+    all_sites = None
+    if any(line.cause in _OF_FEW_EVENTS for line in lines if line.term.name == CONSTANT):
+        codes = [line.cause if line.refused is not None else None for line in lines]
+        all_sites = _site_constants(
+            naming.terms, codes, judged.estimate, judged.covariance, judged.sampling
+        )
     # A table that is refused as a whole has no sums either: its estimates may be all noise, or 0
     # with a covariance of 0 where every direction is lost.
     undivided = None
@@ -1044,6 +1095,7 @@ def build_coefficient_table(
         clusters=naming.clusters,
         undivided=undivided,
         few=few,
+        all_sites=all_sites,
     )
 
 

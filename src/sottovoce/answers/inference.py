@@ -70,6 +70,7 @@ from .frames import (
     refine_whitening,
     whitening_transform,
 )
+from .merged_levels import MergedLevels, levels_merged
 from .normal_rows import (
     NormalRows,
     as_curvature_falls,
@@ -489,6 +490,10 @@ class Newton(SeparateSites):
         ends = replace(ends, strain=strain, moved=step, evidence=evidence, moments=whole)
         ends = replace(ends, estimate=w + small.extend_to_small_sites(ends.estimate - w))
         ends = add_error_of_merged_rows(ends, rows, start.merged)
+        merged = MergedLevels.of(
+            (self.marks, self.blocks, self.constant, self.value), whole, moments.spread, kept
+        )
+        ends = add_error_of_merged_levels(ends, merged, rows, share, gradient)
         ends = add_error_of_curvature(ends, ground.law)
         return add_error_of_size(ends, ground.law, kept & (self.constant == 0.0))
 
@@ -719,12 +724,7 @@ class Newton(SeparateSites):
             noise = spread * math.sqrt(len(small)) / self.value**2
             squares = max(S[r, small, small].sum() / self.value**2, noise) ** 2
             for block in blocks_of(self.marks, self.blocks, self.constant, self.value, S[r]):
-                hidden = np.append(~kept[r, block.columns], False)
-                most = int(np.argmax(block.shares))
-                if hidden[most] and block.shares[most] >= block.reference:
-                    # It has no column because the rare reference was merged with it.
-                    hidden[most] = False
-                    hidden[-1] = True
+                hidden = levels_merged(block, kept[r])
                 share = np.append(block.shares, block.reference)[hidden].sum()
                 noise = spread * math.sqrt(np.sum(block.deviations[hidden] ** 2))
                 squares += (OF_LEVELS * max(share, noise)) ** 2
@@ -1540,13 +1540,43 @@ def add_error_of_merged_rows(ends: Estimates, rows: Moments, share: Array) -> Es
     """
     F, H = ends.frame, ends.hessian
     inverse, _ = inverse_where_known(H, ends.kept, np.zeros(len(H)))
-    sizes = np.einsum("rji,rjk,rki->r", F, rows.S, F)
-    curvature = np.einsum("rii,ri->r", H, ends.kept)
-    bends = np.divide(curvature, sizes, out=np.zeros_like(sizes), where=sizes > 0.0)
-    factor = (OFF * share) ** 2 * np.maximum(bends, 0.0)
+    factor = (OFF * share) ** 2 * _mean_curvature(ends, rows)
     # T^2 times the mean curvature times A H^-1 A, with T the share of merged rows times OFF.
     added = factor[:, None, None] * (F @ inverse @ F.transpose(0, 2, 1))
     return replace(ends, covariance=ends.covariance + added, of_merged=added)
+
+
+def _mean_curvature(ends: Estimates, rows: Moments) -> Array:
+    """Return the mean curvature of rows as the Hessian tells it, (R,), at least 0."""
+    F = ends.frame
+    sizes = np.einsum("rji,rjk,rki->r", F, rows.S, F)
+    curvature = np.einsum("rii,ri->r", ends.hessian, ends.kept)
+    bends = np.divide(curvature, sizes, out=np.zeros_like(sizes), where=sizes > 0.0)
+    return np.maximum(bends, 0.0)
+
+
+def add_error_of_merged_levels(
+    ends: Estimates, merged: MergedLevels, rows: Moments, positives: Array, gradient: Answer
+) -> Estimates:
+    """Widen the covariance for what merged levels do to the level that they are counted with.
+
+    Parameters
+    ----------
+    ends : Estimates
+    merged : MergedLevels
+    rows : Moments
+    positives : array (R,)
+        Share of positives.
+    gradient : Answer
+        At the last point.
+    """
+    F = ends.frame
+    inverse, _ = inverse_where_known(ends.hessian, ends.kept, np.zeros(len(F)))
+    step = F @ inverse @ F.transpose(0, 2, 1)
+    seen = (gradient.value, gradient.spread)
+    added = merged.covariance(step, rows.mean, _mean_curvature(ends, rows), positives, seen)
+    before = np.zeros_like(added) if ends.of_merged is None else ends.of_merged
+    return replace(ends, covariance=ends.covariance + added, of_merged=before + added)
 
 
 def add_error_of_size(ends: Estimates, rows: NormalRows, slopes: BoolArray) -> Estimates:

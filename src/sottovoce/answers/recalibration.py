@@ -56,7 +56,7 @@ from .metrics import (
     project_on_simplex,
 )
 
-special = Later("scipy.special")
+optimize, special = Later("scipy.optimize"), Later("scipy.special")
 
 EDGES: Array = np.asarray(WIDTH * (np.arange(1, CELLS) - CELLS / 2.0), dtype=np.float64)
 """Inner edges of the cells, in logits from the middle of the cells."""
@@ -101,6 +101,9 @@ LACKING = 0.1
 """Prior standard deviation of a correction of an information entry, over that entry; a larger one
 is believed only if it stands out from noise.
 """
+OF_OPEN_CELLS = 1.0
+"""The same for the part of an entry that rows in open cells have, which may be nearly none of it.
+"""
 # Believing corrections of two deviations made errors of 100% in the information.
 CERTAIN = 3.0
 """Noise deviations by which a correction of information must stand out to be believed beyond
@@ -116,6 +119,8 @@ and one Newton step; beyond it the Newton step is taken.
 """
 SETTLING = 8
 """Number of first iterations of a fit in which the worths of cells are updated with the line."""
+FARTHEST_SHIFT = 30.0
+"""Largest shift of the model's log-odds, either way, at which positives are expected."""
 _LONGEST_STEP, _STEEPEST = 1.5, 50.0
 """Largest Newton step, as root mean square of log-odds, and largest size of a slope."""
 _CELL: IntArray = np.arange(CELLS)
@@ -152,6 +157,8 @@ class Corrected(NamedTuple):
     )
     found: Array  # sum over rows, less the sum of the values  (STATISTICS,)
     spread: Array  # standard deviation of the noise in `found`  (STATISTICS,)
+    # Variance of the error of the corrected sum of `BENT`, by noise and by what is not believed.
+    bent_variance: float = 0.0
 
 
 def corrected(block: Block, curve: Curves, values: Array, found: Array, spread: Array) -> Corrected:
@@ -180,8 +187,15 @@ def corrected(block: Block, curve: Curves, values: Array, found: Array, spread: 
     """
     # All statistics summed over the histogram, (STATISTICS,).
     H = np.einsum("yk,yke->e", block.counts, values)
+    # Their part of the open cells, where nothing says how far away rows are.
+    is_open = [0, CELLS - 1]
+    open_part = np.einsum("yk,yke->e", block.counts[:, is_open], values[:, is_open])
     kept = found.copy()
-    kept[BENT] *= float(_kept_share_of_correction(found[BENT], spread[BENT], abs(H[BENT])))
+    likely = math.hypot(LACKING * H[BENT], OF_OPEN_CELLS * open_part[BENT])
+    share = float(_kept_share_of_correction(found[BENT], spread[BENT], likely))
+    kept[BENT] *= share
+    of_counts = block.sigma**2 * float(np.sum(values[..., BENT] ** 2))
+    bent_variance = share * float(spread[BENT]) ** 2 + of_counts
     level, mixed, _ = H[INFORMATION]
     mean = mixed / level if level > 0.0 else 0.0  # of the scores, weighted by information
     # Maps the entries (level, mixed, slope) of an information to those for centred scores.
@@ -192,21 +206,21 @@ def corrected(block: Block, curve: Curves, values: Array, found: Array, spread: 
     # The centred mixed entry is about 0: its scale is that of the other two.
     scale[1] = math.sqrt(max(about[0] * about[2], 0.0))
     kept[INFORMATION] = np.linalg.solve(
-        centred, there * _kept_share_of_correction(there, noise, scale)
+        centred, there * _kept_share_of_correction(there, noise, LACKING * scale)
     )
-    return Corrected(curve, values, kept, spread)
+    return Corrected(curve, values, kept, spread, bent_variance)
 
 
-def _kept_share_of_correction(found: Array, noise: Array, scale: Array) -> Array:
+def _kept_share_of_correction(found: Any, noise: Any, likely: Any) -> Array:
     """Return the share of noisy corrections that is kept, by empirical Bayes.
 
-    Their prior standard deviation is `LACKING` times `scale`, or what `found` shows beyond
-    `CERTAIN` deviations of `noise` if that is more.
+    Their prior standard deviation is `likely`, or what `found` shows beyond `CERTAIN` deviations of
+    `noise` if that is more.
     """
-    unit = np.maximum(scale, _TINY)
+    unit = np.maximum(likely, LACKING * _TINY)
     variance = (noise / unit) ** 2
-    likely = np.maximum((found / unit) ** 2 - CERTAIN**2 * variance, LACKING**2)
-    return np.asarray(likely / (likely + variance))
+    size = np.maximum((found / unit) ** 2 - CERTAIN**2 * variance, 1.0)
+    return np.asarray(size / (size + variance))
 
 
 def blocks_of(counts: Array, sigma: float, rows: float) -> list[Block]:
@@ -524,7 +538,7 @@ def _shift(block: Block, curve: Curves, answer: Corrected | None = None) -> floa
     for _ in range(60):
         expected, bent = _expected(total, own, shift)
         step = min(max((observed - expected) / max(bent, _TINY), -1.0), 1.0)
-        shift = min(max(shift + step, -30.0), 30.0)
+        shift = min(max(shift + step, -FARTHEST_SHIFT), FARTHEST_SHIFT)
         if abs(step) < 1e-10:
             break
     return shift
@@ -601,6 +615,13 @@ def _covariance(block: Block, answer: Corrected) -> Array:
     chances = np.maximum(block.counts, 0.0) + block.sigma**2
     by_chance = np.einsum("yk,...ykij->...", chances, each**2)
     ignored = by_chance + IGNORED**2 * np.sum((back @ model @ turn) ** 2, axis=(-2, -1))
+    # In open cells nothing says where rows are, so neither what the squares of their scores are.
+    is_open = [0, CELLS - 1]
+    open_part = np.einsum(
+        "yk,...yke->...e", block.counts[:, is_open], by_square[..., :, is_open, :]
+    )
+    open_part = back @ matrix(open_part) @ turn
+    ignored = ignored + OF_OPEN_CELLS**2 * np.sum(open_part**2, axis=(-2, -1))
     size = np.maximum(np.sum(whole**2, axis=(-2, -1)), _TINY)
     kept = np.maximum(0.0, 1.0 - ignored / size)[..., None, None]
     score = values[..., SCORE]
@@ -724,21 +745,107 @@ def _in_the_large(block: Block, answer: Corrected, sums: Array) -> Estimate:
 
     `sums`, (STATISTICS,), are the corrected sums over the rows of the block.
     """
-    shift, values = float(answer.curve.shift), answer.values[..., IN_THE_LARGE]
-    p = special.expit(placements(EDGES, answer.curve.tails) + float(answer.curve.base) + shift)
-    # Sampling variance, and variance of the noise, of observed less expected positives.
-    sampled = float(np.sum(np.maximum(block.counts, 0.0) * np.mean([p**2, (1.0 - p) ** 2], axis=2)))
-    noise = block.sigma**2 * float(np.sum(values**2)) + float(answer.spread[IN_THE_LARGE]) ** 2
-    bent = float(sums[BENT])
+    shift, bent = float(answer.curve.shift), float(sums[BENT])
     if bent <= 0.0:
         return Estimate(None, refused=SAYS_NOTHING)
     end = _shift(block, answer.curve, answer)
     # Difference of the solution from a single Newton step, as a further error.
     apart = end - shift - float(sums[IN_THE_LARGE]) / bent
-    variance = (sampled + noise) / bent**2 + apart**2
-    if Z * math.sqrt(variance) > WIDEST:
+    error = math.hypot(math.sqrt(_variance_in_the_large(block, answer, shift)) / bent, apart)
+    low, high = end - Z * error, end + Z * error
+    if block.sigma > 0.0:
+        low, high = _ends_in_the_large(block, answer, sums, end, apart)
+    # A narrow bound at the ends would refuse the estimates that noise moved to where the rows tell
+    # less.
+    farthest = max(end - low, high - end)
+    if not (Z * error <= WIDEST and farthest <= FARTHEST_END):
         return Estimate(None, refused=SAYS_NOTHING)
-    return Estimate.normal_interval(end, variance, -math.inf, math.inf)
+    return Estimate(float(end), float(low), float(high))
+
+
+def _variance_in_the_large(block: Block, answer: Corrected, shift: float) -> float:
+    """Return the variance of observed less expected positives, at a shift of the log-odds.
+
+    It is that of the residuals in the histogram, and that of the noise in histogram and correction.
+    """
+    p = special.expit(placements(EDGES, answer.curve.tails) + float(answer.curve.base) + shift)
+    squares = np.mean([p**2, (1.0 - p) ** 2], axis=2)
+    sampled = float(np.sum(np.maximum(block.counts, 0.0) * squares))
+    values = answer.values[..., IN_THE_LARGE]
+    noise = block.sigma**2 * float(np.sum(values**2)) + float(answer.spread[IN_THE_LARGE]) ** 2
+    return sampled + noise
+
+
+def _ends_in_the_large(
+    block: Block, answer: Corrected, sums: Array, end: float, apart: float
+) -> tuple[float, float]:
+    """Return the shifts at which observed less expected positives is as far from 0 as is likely.
+
+    With the residual f at the shift of the corrections and D(a) the positives that are expected
+    more at a (:func:`_more_expected`), the residual at a is ``f - D(a)``.  As it falls in a, the
+    shifts at which ``(f - D)^2 <= Z^2 (V + q^2 D^2)`` are an interval, with the variance V of f and
+    the relative error q of D (Fieller 1954).  It has no ends where noise leaves room for a D of 0.
+    """
+    shift, bent = float(answer.curve.shift), float(sums[BENT])
+    residual = float(sums[IN_THE_LARGE])
+    room = Z**2 * answer.bent_variance / bent**2
+    # (1 - Z^2 q^2) D^2 - 2 f D + f^2 - Z^2 V = 0
+    square = 1.0 - room
+    if square <= 0.0:
+        return -math.inf, math.inf
+    variance = _variance_in_the_large(block, answer, shift)
+    half = math.sqrt(Z**2 * variance * square + room * residual**2)
+    ends = []
+    for side in (-1.0, 1.0):
+        more = (residual + side * half) / square
+        # Both ends as far out as may be: an end that lies on the other side of the shift is nearer
+        # to it the more positives there are on the way.
+        at = shift + _distance_for(more, block, answer, bent, growing=more * side < 0.0)
+        ends.append(end + side * math.hypot(at - end, Z * apart))
+    return ends[0], ends[1]
+
+
+def _more_expected(
+    block: Block, answer: Corrected, bent: float, distance: float, *, growing: bool
+) -> float:
+    """Return how many positives more are expected at a distance from the shift, at least or at
+    most (`growing`).
+
+    Rows of the inner cells are where the histogram has them.  Of rows in the open cells nothing
+    says how far away they are: they have the rest of the information `bent`, of which a row loses
+    or gains a factor of e at most for each logit that the shift moves, as ``|d log p (1 - p)| <=
+    1``.
+    """
+    curve = answer.curve
+    inner = np.maximum(block.total, 0.0)
+    inner[[0, -1]] = 0.0
+    shift = float(curve.shift)
+    own = placements(EDGES, curve.tails) + float(curve.base)
+    here, by_inner = _expected(inner, own, shift)
+    there, _ = _expected(inner, own, shift + distance)
+    scale = min(1.0, bent / max(by_inner, _TINY))
+    rest = max(bent - by_inner, 0.0)
+    size = -math.expm1(-abs(distance))
+    if growing:
+        size = math.expm1(abs(distance))
+    return scale * (there - here) + rest * math.copysign(size, distance)
+
+
+def _distance_for(
+    more: float, block: Block, answer: Corrected, bent: float, *, growing: bool
+) -> float:
+    """Return the distance from the shift at which so many positives more are expected.
+
+    Infinite if they are at none; `growing` is that of :func:`_more_expected`.
+    """
+    far = math.copysign(FARTHEST_SHIFT, more)
+
+    def lacking(distance: float) -> float:
+        return _more_expected(block, answer, bent, distance, growing=growing) - more
+
+    if lacking(far) * far <= 0.0:
+        return math.copysign(math.inf, more)
+    return float(optimize.brentq(lacking, 0.0, far, xtol=1e-9))
 
 
 def _ratio(block: Block, answers: Sequence[Corrected]) -> Estimate:

@@ -295,7 +295,8 @@ class SavedModel:
         -------
         array (n, 2)
             Log-odds, or numbers in the target's unit.  NaN for rows of which a coefficient is
-            refused, and for rows of new sites if fewer than three sites have printed constants.
+            refused, and for rows of new sites if the table does not tell the population of sites
+            (:attr:`sottovoce.answers.between.SiteConstants.unknown_spread_reason`).
 
         Raises
         ------
@@ -311,7 +312,7 @@ class SavedModel:
         others = where == AVERAGE
         if not np.any(others):
             return ends
-        if known.site_constants.too_few_reason is not None:
+        if known.site_constants.unknown_spread_reason is not None:
             ends[others] = np.nan
             return ends
         # A new site's constant is off the mean of all sites by one deviation between sites, and the

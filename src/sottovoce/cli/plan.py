@@ -29,7 +29,7 @@ from ..privacy.statement import Statement, ceil_text
 from ..problem.losses import make_loss
 from ..runs.centre import Centring, Decision, decide_centring, frame_of_schema
 from ..runs.config import RunConfig
-from ..runs.defaults import KNOBS
+from ..runs.defaults import KNOBS, with_loss_of_task
 from ..runs.prepare import outline_run, quorum_of_sums
 from ..runs.public import Public, start_from_result
 from ..runs.simulate import Result
@@ -38,7 +38,7 @@ from ..util import files
 from ..util.plain import infinities_to_text
 from ..util.typing import Array
 from .options import decorate_with_options, knobs_left_open, make_run_config
-from .plan_options import PLAN_OPTIONS, PlanOptions
+from .plan_options import FEATURES, PLAN_OPTIONS, PlanOptions
 from .render import make_privacy_panel
 from .run_command import RunCommand, save_config
 from .screen import Console, escape_markup, make_listing
@@ -83,6 +83,10 @@ class Sites:
     features: int
     schema: Schema | None
 
+    def model_entries(self, config: RunConfig) -> int:
+        """Return the entries of a model: a weight for each feature and margin of the loss."""
+        return self.features * make_loss(config.loss).outputs
+
     @property
     def matching_schema(self) -> Schema | None:
         """The schema, if encoded rows have its number of features; else None."""
@@ -116,6 +120,8 @@ def plan(**parameters: Any) -> None:
     if options.write is None:
         seed = RunConfig().seed
     config = make_run_config(options.run, seed=seed, priced=True)
+    if schema is not None and not options.inference:
+        config = with_loss_of_task(config, schema.task)
     if options.inference and options.write is None:
         assert schema is not None
         found = forecast_inference(options, config, sites.sizes, schema)
@@ -274,9 +280,14 @@ def make_priced_sites(
             rule = f"must be at least 1 and at most {MOST_NODES:,}"
             raise InvalidInput("nodes", options.nodes, rule, "use e.g. 5")
         sizes = np.repeat(sizes, options.nodes)
-    if options.features < 1:
-        raise InvalidInput("features", options.features, "must be at least 1", "use e.g. 36")
-    return Sites(members, sizes, options.features, schema)
+    features = options.features
+    if features is None:
+        features = FEATURES
+        if schema is not None and schema.n_features:
+            features = schema.n_features
+    if features < 1:
+        raise InvalidInput("features", features, "must be at least 1", "use e.g. 36")
+    return Sites(members, sizes, features, schema)
 
 
 def _checked_sizes(sizes: Array) -> Array:
@@ -322,7 +333,7 @@ def outline_and_write_plan(options: PlanOptions, config: RunConfig, sites: Sites
         found = outline_run(
             config,
             sites.sizes[:, None],
-            sites.features,
+            sites.model_entries(config),
             caveat=caveats,
             life=options.life,
             centre=_centring_or_none(decision),
@@ -405,7 +416,7 @@ def choose_method_by_trials(
     return choose_method(
         config,
         sites.sizes,
-        sites.features,
+        sites.model_entries(config),
         heterogeneity=heterogeneity_of_partition(options.partition),
         free=knobs_left_open(),
         expected=likely,
@@ -454,12 +465,12 @@ def load_starting_point(options: PlanOptions, config: RunConfig, sites: Sites) -
     from ..deploy.plan import check_public
 
     assert sites.schema is not None
-    check_public(str(options.run_name), config, sites.members, sites.features)
+    check_public(str(options.run_name), config, sites.members, sites.model_entries(config))
     if options.public is not None:
         return load_public_rows(options, config, sites).start
     if options.start is not None:
         return start_from_result(
-            Result.load(options.start), config, sites.schema.n_features, sites.schema
+            Result.load(options.start), config, sites.model_entries(config), sites.schema
         )
     return None
 
@@ -532,7 +543,7 @@ def make_and_write_plan(
             options.run_name,
             config,
             sites.members,
-            sites.features,
+            sites.model_entries(config),
             schema=sites.schema.to_dict(),
             norm_cap=options.norm_cap,
             start=start,

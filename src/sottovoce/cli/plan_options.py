@@ -36,6 +36,8 @@ from .run_options import (
 if TYPE_CHECKING:
     from ..deploy.asks import Asks
 
+FEATURES = 36
+"""Features of a row where neither they nor a schema are given: those of Adult, the default data."""
 _EXPECTED = Assumed()
 """Default assumptions of a forecast."""
 
@@ -50,7 +52,7 @@ class PlanOptions:
 
     sizes: float | tuple[float, ...]
     nodes: int
-    features: int
+    features: int | None
     schema: Path | None
     partition: str
     centre: bool
@@ -246,10 +248,9 @@ PLAN_OPTIONS: list[Option] = [
     grouped_option(
         DATA,
         "--features",
-        "Features of a row, including the constant.",
+        f"Features of a row, including the constant.  [default: those of --schema, or {FEATURES}]",
         metavar="N",
         type=int,
-        default=36,
     ),
     grouped_option(
         DATA,

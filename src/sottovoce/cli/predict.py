@@ -149,9 +149,9 @@ def _note_other_sites(saved: SavedModel, where: IntArray | None) -> None:
     """Note why rows of unknown sites have no interval, if there are such rows."""
     if where is None or not np.any(where == AVERAGE):
         return
-    why = saved.table.site_constants.too_few_reason
+    why = saved.table.site_constants.unknown_spread_reason
     if why is not None:
-        click.echo(f"Note: {why}.", err=True)
+        click.echo(f"Note: no interval for rows of an unknown site: {why}.", err=True)
 
 
 def add_answer_intervals(

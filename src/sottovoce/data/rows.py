@@ -39,6 +39,37 @@ ROUNDED = 1.0 + 1e-6
 """The longest row that is taken to be of norm 1 in single or double precision."""
 
 
+def check_loss_fits_labels(loss: Loss, outputs: int, *, numeric: bool) -> None:
+    """Refuse a loss for other margins or labels than those of rows or of a plan.
+
+    Parameters
+    ----------
+    loss : Loss
+    outputs : int
+        Margins per row: 1, or the number of classes.
+    numeric : bool
+        Whether labels are numbers.
+
+    Raises
+    ------
+    InvalidInput
+        If the loss is for other labels.
+    """
+    if numeric and not loss.offset_bound:
+        rule = "is for classification, and these rows have numeric labels"
+        raise InvalidInput("loss", loss.spec, rule, "use 'huber-residual:0.25' or 'log-cosh:0.25'")
+    if loss.offset_bound and not numeric:
+        rule = "is for regression, and these rows have class labels"
+        raise InvalidInput("loss", loss.spec, rule, "use 'logistic' or 'huber:0.5'")
+    if outputs != loss.outputs:
+        rule = f"the loss has {loss.outputs} margins per row, and these rows have {outputs}"
+        remedy = "use 'logistic' for labels of two classes"
+        if outputs > 1:
+            remedy = f"use 'softmax:{outputs}'"
+        kind = "softmax" if loss.outputs > 1 else "of one margin"
+        raise InvalidInput("loss", kind, rule, remedy)
+
+
 @dataclass(frozen=True)
 class Rows:
     """Rows of one or many nodes, with their weights, offsets or classes.
@@ -120,22 +151,7 @@ class Rows:
 
     def check_loss_fits(self, loss: Loss) -> None:
         """Refuse a loss for other margins, labels or norms than those of these rows."""
-        outputs = loss.outputs
-        if self.has_offset and not loss.offset_bound:
-            rule = "is for classification, and these rows have numeric labels"
-            raise InvalidInput(
-                "loss", loss.spec, rule, "use 'huber-residual:0.25' or 'log-cosh:0.25'"
-            )
-        if loss.offset_bound and not self.has_offset:
-            rule = "is for regression, and these rows have class labels"
-            raise InvalidInput("loss", loss.spec, rule, "use 'logistic' or 'huber:0.5'")
-        if self.outputs != outputs:
-            rule = f"the loss has {outputs} margins per row, and these rows have {self.outputs}"
-            remedy = "use 'logistic' for labels of two classes"
-            if self.outputs > 1:
-                remedy = f"use 'softmax:{self.outputs}'"
-            kind = "softmax" if outputs > 1 else "of one margin"
-            raise InvalidInput("loss", kind, rule, remedy)
+        check_loss_fits_labels(loss, self.outputs, numeric=self.has_offset)
         if self.any_norm and not loss.any_norm:
             rule = "has a sensitivity only for rows in the unit ball, and these rows may be longer"
             raise InvalidInput("loss", loss.spec, rule, "use a weighted loss")

@@ -29,11 +29,14 @@ from functools import cached_property
 
 import numpy as np
 
+from ..data.rows import check_loss_fits_labels
 from ..data.schema import Schema
 from ..errors import InvalidInput
 from ..network.graphs import Graph, make_graph
 from ..privacy.statement_facts import caveat_text
 from ..problem.facts import Facts
+from ..problem.losses import make_loss
+from ..problem.task import BoundedNumber
 from ..runs.centre import Centring, with_centring_digest
 from ..runs.config import RunConfig
 from ..runs.prepare import prepare
@@ -328,13 +331,14 @@ def facts_of_the_schema(plan: Plan) -> Iterator[InvalidInput]:
         yield InvalidInput("d", plan.d, "the schema yields more features", "write the plan again")
         return
     encoding = schema_from_plain(plan.schema)
-    if encoding is not None and len(encoding.feature_names) != plan.d:
-        yield InvalidInput(
-            "d",
-            plan.d,
-            f"the schema yields {len(encoding.feature_names)} features",
-            "write the plan again",
-        )
+    if encoding is not None:
+        margins = make_loss(plan.config.loss).outputs
+        entries = len(encoding.feature_names) * margins
+        if entries != plan.d:
+            rule = f"the schema yields {len(encoding.feature_names)} features"
+            if margins > 1:
+                rule += f", times {margins} classes"
+            yield InvalidInput("d", plan.d, rule, "write the plan again")
     declared = None
     if encoding is not None and encoding.person is not None:
         declared = encoding.person.rows
@@ -343,6 +347,21 @@ def facts_of_the_schema(plan: Plan) -> Iterator[InvalidInput]:
         yield InvalidInput(
             "rows_per_person", plan.config.rows_per_person, rule, "write the plan again"
         )
+
+
+def loss_of_the_labels(plan: Plan) -> Iterator[InvalidInput]:
+    """Yield the fault of a loss that cannot be that of the schema's labels.
+
+    Sites would find it out only once their rows are encoded, after all have agreed.
+    """
+    encoding = schema_from_plain(plan.schema)
+    if encoding is None or plan.is_inference:
+        return
+    numeric = isinstance(encoding.task, BoundedNumber)
+    try:
+        check_loss_fits_labels(make_loss(plan.config.loss), encoding.task.outputs, numeric=numeric)
+    except InvalidInput as fault:
+        yield fault
 
 
 def one_replicate(plan: Plan) -> Iterator[InvalidInput]:
@@ -428,6 +447,7 @@ def an_end_of_rounds_of_sums(plan: Plan) -> Iterator[InvalidInput]:
 DECLARED: tuple[Rule, ...] = (
     centring_and_start_of_the_configuration,
     facts_of_the_schema,
+    loss_of_the_labels,
     one_replicate,
     edges_of_the_graph,
     calibrated_noise,
