@@ -97,7 +97,8 @@ def methods() -> str:
         row = (
             f"[`{name}`]({place_of_method(name)})",
             cls.paper,
-            f"{cls.releases}; {cls.noise_law}",
+            # the page says below what the noise is without a delta
+            f"{cls.releases}; {cls.noise_law}".replace(" (pure: spherical)", ""),
             ", ".join(trusts),
             ", ".join(form for form in cls.forms if form != "corrected"),
             "; ".join([cls.good_for, *same]),
