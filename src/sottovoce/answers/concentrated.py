@@ -41,7 +41,9 @@ SEEN = 4.0
 _AT_ZERO = 0.25
 """A common value within this part of D of 0 is taken to be 0: then the constant is not moved."""
 _ROUNDING = 1e-9
-"""Part of a column's second moment below which its variance is a rounding error."""
+"""Part of a column's second moment below which its variance is a rounding error, and part of the
+rows, or of the most curvature, below which noise has left nothing to divide by.
+"""
 _UNLIKE = 1.25
 """Factor on the change of log-odds that curvature tells, as rows at one value are not all alike."""
 _LEAST_SHARE = 1e-9
@@ -201,7 +203,10 @@ def _rare_end(
     # Mean log-odds of rows with the common value, and of the rare end, at the last point.
     at = seen.points[-1].at
     mean_row = seen.sharp_moments @ every
-    mean_row = mean_row / max(float(every @ mean_row), _TINY)
+    size = float(every @ mean_row)
+    if size <= _ROUNDING:
+        return None
+    mean_row = mean_row / size
     others = float(at @ mean_row) + float(at[j]) * (common - mean_row[j])
     margin = others + float(at[j]) * to_end
     outcome = -1.0 if margin > 0.0 else 1.0
@@ -288,10 +293,13 @@ def _moments_of_column(seen: Evidence, every: Array, j: int, base: _Base) -> _Co
     """Return the moments of column j by `base` and all Hessians; None if noise leaves none."""
     M = base.moments
     whole = float(every @ M @ every)
-    mean = float(M[j] @ every) / max(whole, _TINY)
+    # Noise may leave less than the least part of the rows: then nothing can be divided by it.
+    if whole <= _ROUNDING:
+        return None
+    mean = float(M[j] @ every) / whole
     centred = np.eye(len(every))[j] - mean * every
-    variance = float(centred @ M @ centred) / max(whole, _TINY)
-    if whole <= 0.0 or variance <= _ROUNDING * max(mean**2, float(M[j, j])):
+    variance = float(centred @ M @ centred) / whole
+    if variance <= _ROUNDING * max(mean**2, float(M[j, j])):
         return None
     of_mean, of_variance = _noise_of_moments(centred @ base.back, every @ base.back)
     inside, all_inside = centred @ seen.back, every @ seen.back
@@ -313,7 +321,7 @@ def _noise_of_moments(centred: Array, every: Array) -> tuple[float, float]:
 def _weighed(point: Point, centred: Array, every: Array) -> _Weighed | None:
     """Return moments by the weights of one Hessian, in whose frame both vectors are."""
     curvature = float(every @ point.hessian @ every)
-    if curvature <= 0.0:
+    if curvature <= _ROUNDING:
         return None
     spread = point.hessian_spread / curvature
     square = float(centred @ point.hessian @ centred) / curvature
