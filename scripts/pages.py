@@ -86,20 +86,21 @@ def place_of_method(name: str) -> str:
 
 def methods() -> str:
     """Return what each method says of itself; its name leads to its section or page."""
-    rows = [("method", "after", "releases, noise", "trusts", "forms", "when")]
+    rows = [("method", "after", "releases, noise", "trusts", "other forms", "when")]
     for name in NAMES:
         cls = REGISTRY[name]
         trusts = [
             trust if pair == name else f"{trust} (`{pair}`)"
             for trust, pair in trusts_of(name).items()
         ]
-        same = [f"at the defaults the same as `{other}`" for other in equal_methods(name)]
+        same = [f"by default as `{other}`" for other in equal_methods(name)]
         row = (
             f"[`{name}`]({place_of_method(name)})",
             cls.paper,
-            f"{cls.releases}; {cls.noise_law}",
+            # the page says below what the noise is without a delta
+            f"{cls.releases}; {cls.noise_law}".replace(" (pure: spherical)", ""),
             ", ".join(trusts),
-            ", ".join(cls.forms),
+            ", ".join(form for form in cls.forms if form != "corrected"),
             "; ".join([cls.good_for, *same]),
         )
         rows.append(row)
@@ -107,14 +108,15 @@ def methods() -> str:
 
 
 def knobs() -> str:
-    """Return the methods' own knobs, from the fields that declare them."""
-    rows = [("knob", "what it is", "default", "must", "methods")]
+    """Return the methods' own knobs, but for those of printed forms, from their fields."""
+    rows = [("knob", "what it is", "default", "methods")]
     for name, knob in KNOBS.items():
+        if knob.form == "printed":
+            continue
         own = [f"`{method}`" for method in NAMES if name in knobs_of(REGISTRY[method].options)]
         where = ", ".join(own) + (f" ({knob.form})" if knob.form else "")
         default = f"{knob.default:.4g}" if isinstance(knob.default, float) else repr(knob.default)
-        must, _, _ = knob.constraint.requirement_text.partition(", because")
-        rows.append((f"`{name}`", knob.about, f"`{default}`", must, where))
+        rows.append((f"`{name}`", knob.about, f"`{default}`", where))
     return table(*rows)
 
 

@@ -56,7 +56,7 @@ class DPADMM(Algorithm[DualState]):
     )
     releases: ClassVar[str] = "every round"
     noise_law: ClassVar[str] = "Gaussian (pure: spherical), on gradients"
-    good_for: ClassVar[str] = "comparisons: a method from other work; no local solves"
+    good_for: ClassVar[str] = "comparisons; no local solves"
     curvature: ClassVar[str] = "node"
     least_penalty: ClassVar[float] = 0.02
     gradient_steps: ClassVar[bool] = True

@@ -49,9 +49,7 @@ class GradientTracking(Algorithm[TrackingState]):
     )
     releases: ClassVar[str] = "every second round"
     noise_law: ClassVar[str] = "Gaussian (pure: spherical), on gradients"
-    good_for: ClassVar[str] = (
-        "comparisons: a method from other work; sites that differ; no local solves"
-    )
+    good_for: ClassVar[str] = "comparisons; sites that differ; no local solves"
     curvature: ClassVar[str] = "node"
     least_penalty: ClassVar[float] = 0.02
     gradient_steps: ClassVar[bool] = True

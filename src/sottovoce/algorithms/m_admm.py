@@ -36,7 +36,7 @@ class MADMM(ADMM):
     summary: ClassVar[str] = "ADMM with noise in the penalty, one release a round"
     releases: ClassVar[str] = "every round"
     noise_law: ClassVar[str] = "spherical, in the objective"
-    good_for: ClassVar[str] = "comparisons: what 002 and 004 compare with"
+    good_for: ClassVar[str] = "comparisons with 002 and 004"
     equals: ClassVar[str] = "dvp"
     private: ClassVar[bool] = True
     objective_noise: ClassVar[bool] = True
