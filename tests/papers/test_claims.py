@@ -329,3 +329,15 @@ def test_the_methods_own_code_prices_as_the_table_does() -> None:
             == pytest.approx(claim.claimed)
             == pytest.approx(claimed, abs=1e-3)
         )
+
+
+def test_theorem_2_of_002_by_hand() -> None:
+    """The claim is (32); what is proved is U1's price of the odd rounds, without the determinant."""
+    n, rounds, beta_per_alpha = 8000, 50, 1750.0 / 8000
+    K = n / 1750.0 * (0.22 / 5 + 2.0 * 1.0 * 2)
+    kappa = 0.25 / K
+    claim = find("R-ADMM, MR-ADMM", "alpha 1")
+    assert claim.claimed == pytest.approx(rounds * (2 * beta_per_alpha + 2.8 * kappa))
+    assert beta_per_alpha * K >= 1.0
+    assert claim.proved == pytest.approx(rounds * 2 * beta_per_alpha)
+    assert rounds * (2 * beta_per_alpha + math.log1p(kappa)) == pytest.approx(22.547, abs=1e-3)
