@@ -23,7 +23,7 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
-from check_imports import LAYER, LAYERS, graph
+from check_imports import LAYERS
 
 from sottovoce.algorithms import KNOBS, NAMES, REGISTRY, equal_methods, knobs_of, trusts_of
 from sottovoce.problem.losses import REGISTRY as LOSSES
@@ -135,14 +135,11 @@ def losses() -> str:
 
 
 def layers() -> str:
-    """Return the floors of the package from the top down: what each room knows and imports."""
-    rows = [("floor", "room", "what it knows", "what it imports")]
-    imported = graph(ROOT / "src" / "sottovoce")
+    """Return the floors of the package from the top down: what each room knows."""
+    rows = [("floor", "room", "what it knows")]
     for level, floor in reversed(list(enumerate(LAYERS))):
         for room, knows in floor.items():
-            below = sorted(imported[room], key=lambda other: (-LAYER[other], other))
-            imports = ", ".join(f"`{other}`" for other in below)
-            rows.append((str(level), f"`{room}`", knows, imports))
+            rows.append((str(level), f"`{room}`", knows))
     return table(*rows)
 
 
