@@ -6,10 +6,9 @@ Each such part is between two comments, of which the first says where the part c
     <!-- kept: listing examples/doors/statistician.py -->
     <!-- kept: end -->
 
-``listing FILE`` is a file, and ``listing FILE NAME`` a function, class or method of it; ``docstring
-FILE LANGUAGE`` the literal block of a module's docstring. ``methods``, ``knobs``, ``losses`` and
-``layers`` are tables of what the package declares; ``types`` is a table written by hand, of which
-it is checked that the classes exist. With ``--check`` nothing is written;
+``listing FILE`` is a file, and ``listing FILE NAME`` a function, class or method of it. ``methods``,
+``knobs``, ``losses`` and ``layers`` are tables of what the package declares; ``types`` is a table
+written by hand, of which it is checked that the classes exist. With ``--check`` nothing is written;
 it exits with 1 if a page differs from its sources.
 """
 
@@ -23,7 +22,7 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
-from check_imports import LAYER, LAYERS, graph
+from check_imports import LAYERS
 
 from sottovoce.algorithms import KNOBS, NAMES, REGISTRY, equal_methods, knobs_of, trusts_of
 from sottovoce.problem.losses import REGISTRY as LOSSES
@@ -60,15 +59,6 @@ def listing(file: str, path: str = "") -> str:
     shown = source_of_object(text, path) if path else text
     fence = "````" if "```" in shown else "```"
     return f"{fence}{LANGUAGES[Path(file).suffix]}\n{shown}\n{fence}"
-
-
-def listing_of_docstring(file: str, language: str) -> str:
-    """Return the literal block that ends a module's docstring, as a fenced block."""
-    text = ast.get_docstring(ast.parse((ROOT / file).read_text(encoding="utf-8"))) or ""
-    _, _, block = text.partition("\n::\n")
-    if not block:
-        raise ValueError(f"{file}: its docstring has no literal block")
-    return f"```{language}\n{textwrap.dedent(block).strip()}\n```"
 
 
 def place_of_method(name: str) -> str:
@@ -137,14 +127,11 @@ def losses() -> str:
 
 
 def layers() -> str:
-    """Return the floors of the package from the top down: what each room knows and imports."""
-    rows = [("floor", "room", "what it knows", "what it imports")]
-    imported = graph(ROOT / "src" / "sottovoce")
+    """Return the floors of the package from the top down: what each room knows."""
+    rows = [("floor", "room", "what it knows")]
     for level, floor in reversed(list(enumerate(LAYERS))):
         for room, knows in floor.items():
-            below = sorted(imported[room], key=lambda other: (-LAYER[other], other))
-            imports = ", ".join(f"`{other}`" for other in below)
-            rows.append((str(level), f"`{room}`", knows, imports))
+            rows.append((str(level), f"`{room}`", knows))
     return table(*rows)
 
 
@@ -168,16 +155,12 @@ def kept(part: re.Match[str]) -> str:
     kind, *words = part["source"].split()
     if kind == "listing":
         body = listing(*words)
-    elif kind == "docstring":
-        body = listing_of_docstring(*words)
     elif kind == "types":
         body = checked_types(part["body"])
     elif kind in TABLES:
         body = TABLES[kind]()
     else:
-        raise ValueError(
-            f"{kind!r} is no kind of part; known: listing, docstring, types, {', '.join(TABLES)}"
-        )
+        raise ValueError(f"{kind!r} is no kind of part; known: listing, types, {', '.join(TABLES)}")
     # the empty lines keep a table apart from the comments, which would swallow its first line
     return f"<!-- kept: {part['source']} -->\n\n{body}\n\n<!-- kept: end -->"
 

@@ -178,7 +178,7 @@ def test_a_parameter_that_a_kind_misses_is_named(tmp_path):
 
 
 def test_the_page_of_keys_has_every_key():
-    """docs/howto/studies.md prints the docstring."""
+    """docs/howto/studies.md leads to the docstring."""
     for cls in (Study, Figure, Sentence, Reading, PaperPoints):
         for key in {f.name for f in fields(cls)} - (
             {"name"} if cls is Study else set()
