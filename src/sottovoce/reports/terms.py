@@ -38,7 +38,7 @@ MEANINGS = {
 def terms_of(privacy: Statement) -> list[tuple[str, str]]:
     """Return the terms that a statement uses, with their meanings."""
     unused = set()
-    if privacy.trust.kind != "sum":
+    if privacy.alone is None:  # it is told of sums alone
         unused.add(SECURE_SUM)
     if not privacy.simulated:
         unused.add(SIMULATION)
