@@ -181,16 +181,10 @@ def _rare_end(
     replicate: int,
 ) -> tuple[Array, tuple[float, ...]] | None:
     """Return the direction and the numbers of one column's rare end, or None if T is unknown."""
-    whole = _Base(seen.moments, seen.moments_spread, np.eye(len(every)))
-    short = _Base(seen.shortened.moments, float(seen.shortened.spread), seen.shortened.back)
-    told = [_moments_of_column(seen, every, j, base) for base in (whole, short)]
-    columns = [one for one in told if one is not None]
-    slopes = [one.slope_of_squares(drawn) for one in columns]
-    if not slopes or not np.isfinite(min(error for _, error in slopes)):
+    known = _column_with_slope(seen, every, drawn, j)
+    if known is None:
         return None
-    # Of whole rows or of rows as they are in Hessians: those of which noise hides less.
-    best = int(np.argmin([error for _, error in slopes]))
-    column, T = columns[best], slopes[best][0]
+    column, T = known
     distance = float(np.hypot(T, 2.0 * np.sqrt(column.variance)))
     L = float(np.sign(T) * np.sqrt(max(distance**2 - 4.0 * column.last_variance, 0.0)))
     if L == 0.0:
@@ -217,14 +211,7 @@ def _rare_end(
     noise = float(found.noise[replicate, j, j])
     step = float(found.estimate[replicate, j] - found.at[replicate, j])
     by_curvature = 1.0 / max(L**2 * sampling, _TINY)
-    factor = max(1.0 + outcome * step * L, 0.0)
-    rarer = by_curvature * factor
-    if noise <= 0.0:
-        # Laws of counts without noise are those of whole numbers.
-        rarer = float(np.rint(rarer))
-    missing = 0.0
-    if 0.0 < factor < 1.0:
-        missing = (1.0 / factor - 1.0) / by_curvature
+    rarer, missing = _count_after_step(by_curvature, outcome * step * L, without_noise=noise <= 0.0)
     expected = seen.rows * share_of_rows * min(float(seen.chance), 1.0 - float(seen.chance))
     numbers = (
         L,
@@ -236,6 +223,48 @@ def _rare_end(
         expected,
     )
     return direction, tuple(float(x) for x in numbers)
+
+
+def _column_with_slope(
+    seen: Evidence, every: Array, drawn: float, j: int
+) -> tuple[_Column, float] | None:
+    """Return the moments of column j and its T, or None if noise leaves either unknown.
+
+    They are of whole rows or of rows as they are in Hessians: those of which noise hides less.
+    """
+    whole = _Base(seen.moments, seen.moments_spread, np.eye(len(every)))
+    short = _Base(seen.shortened.moments, float(seen.shortened.spread), seen.shortened.back)
+    told = [_moments_of_column(seen, every, j, base) for base in (whole, short)]
+    columns = [one for one in told if one is not None]
+    slopes = [one.slope_of_squares(drawn) for one in columns]
+    if not slopes or not np.isfinite(min(error for _, error in slopes)):
+        return None
+    best = int(np.argmin([error for _, error in slopes]))
+    return columns[best], slopes[best][0]
+
+
+def _count_after_step(
+    by_curvature: float, change: float, *, without_noise: bool
+) -> tuple[float, float]:
+    """Return the rows with the rarer outcome at the rare end, and missing sampling variance.
+
+    Parameters
+    ----------
+    by_curvature : float
+        Number of these rows that curvature tells, at the last point but one.
+    change : float
+        Of their log-odds by the last step.
+    without_noise : bool
+        Counts without noise are whole numbers, as their laws are.
+    """
+    factor = max(1.0 + change, 0.0)
+    rarer = by_curvature * factor
+    if without_noise:
+        rarer = float(np.rint(rarer))
+    missing = 0.0
+    if 0.0 < factor < 1.0:
+        missing = (1.0 / factor - 1.0) / by_curvature
+    return rarer, missing
 
 
 def _part_that_fits(
