@@ -44,6 +44,10 @@ _ROUNDING = 1e-9
 """Part of a column's second moment below which its variance is a rounding error, and part of the
 rows, or of the most curvature, below which noise has left nothing to divide by.
 """
+_EXPLAINED = 4.0
+"""Variance inflation of a coefficient beyond which the other columns explain most of its column:
+then its rest tells of the coefficient, and how uneven that is no released sum tells.
+"""
 _UNLIKE = 1.25
 """Factor on the change of log-odds that curvature tells, as rows at one value are not all alike."""
 _LEAST_SHARE = 1e-9
@@ -57,6 +61,7 @@ _TINY = 1e-300
 class _Weighed(NamedTuple):
     """A column's moments about its mean m by the weights of one Hessian, with their noise."""
 
+    curvature: float  # mean weight of a row
     shift: float  # mean of x - m
     shift_noise: float
     square: float  # mean of (x - m)^2
@@ -207,9 +212,15 @@ def _rare_end(
     share_of_rows = max(0.5 * (1.0 - abs(T) / distance), (mean_row[j] - common) / to_end)
     L *= _part_that_fits(share, share_of_rows, others, outcome, float(at[j]) * distance)
     direction = (np.eye(naming.d)[j] - common * naming.constant / naming.value) / L
-    sampling = _sampling_variance(found, j, replicate)
-    noise = float(found.noise[replicate, j, j])
-    step = float(found.estimate[replicate, j] - found.at[replicate, j])
+    # What other columns tell of this one makes its coefficient less sure, and its rare end no
+    # rarer: the count is that of a column that the others do not explain.
+    alone = 1.0 / max(seen.rows * column.weighed[-1].curvature * column.last_variance, _TINY)
+    explained = max(_variance_by_model(found, j, replicate) / alone, 1.0)
+    if explained > _EXPLAINED:
+        return None
+    sampling = _sampling_variance(found, j, replicate) / explained
+    noise = float(found.noise[replicate, j, j]) / explained
+    step = float(found.estimate[replicate, j] - found.at[replicate, j]) / np.sqrt(explained)
     by_curvature = 1.0 / max(L**2 * sampling, _TINY)
     rarer, missing = _count_after_step(by_curvature, outcome * step * L, without_noise=noise <= 0.0)
     expected = seen.rows * share_of_rows * min(float(seen.chance), 1.0 - float(seen.chance))
@@ -357,6 +368,7 @@ def _weighed(point: Point, centred: Array, every: Array) -> _Weighed | None:
     of_shift, of_square = _noise_of_moments(centred, every)
     of_curvature = float(every @ every) * square
     return _Weighed(
+        curvature=curvature,
         shift=float(centred @ point.hessian @ every) / curvature,
         shift_noise=spread * of_shift,
         square=square,
@@ -374,11 +386,16 @@ def _snapped_to_zero(naming: Naming, j: int, common: float, distance: float) -> 
 
 def _sampling_variance(found: Estimates, j: int, replicate: int) -> float:
     """Return the variance of coefficient j by sampling: the larger of the rows' and the model's."""
+    by_rows = float(found.sampling[replicate, j, j])
+    return max(_variance_by_model(found, j, replicate), by_rows)
+
+
+def _variance_by_model(found: Estimates, j: int, replicate: int) -> float:
+    """Return the variance of coefficient j by sampling if the model is right."""
     one = slice(replicate, replicate + 1)
     inverse, _ = inverse_where_known(found.hessian[one], found.kept[one], np.zeros(1))
     row = found.frame[replicate][j]
-    by_model = float(row @ inverse[0] @ row) / found.rows
-    return max(by_model, float(found.sampling[replicate, j, j]))
+    return float(row @ inverse[0] @ row) / found.rows
 
 
 def with_concentrated(counted: Undetermined, ends: Concentrated, naming: Naming) -> Undetermined:
