@@ -29,10 +29,10 @@ DELTA, ROUNDS, REPLICATES = 1e-5, 10, 10
 
 HEAD = """# Results
 
-To compare methods: test accuracy in percent, mean ± standard deviation over {replicates} replicates of the noise (seed 0); 5
-nodes on a ring, {rounds} rounds, replace-one, delta = {delta:g} in total, defaults otherwise. The adversary sees every message;
-*curator* trusts one party with all rows, *sum* holds against whoever also knows what one site knows. `auto` [picks its
-method](../explanation/choosing.md). Methods with equal numbers share a line. Written by
+To compare methods: test accuracy in percent, mean ± standard deviation over {replicates} replicates of the noise (seed
+0); 5 nodes on a ring, {rounds} rounds, replace-one, delta = {delta:g}, defaults otherwise. Columns are partitions and
+epsilons. The adversary sees every message; *curator* trusts one party with all rows, *sum* holds against whoever also
+knows what one site knows. `auto` [picks its method](../explanation/choosing.md). Written by
 `python bench/accuracy/results.py`.
 
 """
@@ -76,35 +76,42 @@ def shared_lines(lines: dict[str, str]) -> str:
     return "".join(f"| {', '.join(names)}{line}\n" for line, names in methods.items())
 
 
-def page(rows: list[dict[str, object]], kept: dict[tuple[str, str], str]) -> str:
-    """The page; `kept` has lines of tables by data set and method that were not measured now."""
+def page(rows: list[dict[str, object]], kept: dict[str, str]) -> str:
+    """The page; `kept` has lines of the table by method that were not measured now."""
     text = HEAD.format(replicates=REPLICATES, rounds=ROUNDS, delta=DELTA)
-    for data in dict.fromkeys(row["data"] for row in rows):
-        mine = [row for row in rows if row["data"] == data]
-        columns = list(dict.fromkeys((row["epsilon"], row["partition"]) for row in mine))
-        text += (
-            f"## {data}\n\nWithout privacy {mine[0]['nonprivate']:.2f}, majority "
-            f"{mine[0]['majority']:.2f}.\n\n"
-        )
-        text += "| method | " + " | ".join(f"{p}, epsilon {e:g}" for e, p in columns) + " |\n"
-        text += "|---|" + "---|" * len(columns) + "\n"
-        measured = {row["asked"] for row in mine}
-        lines: dict[str, str] = {}
-        for method in METHODS:
-            if method not in measured:
-                if (str(data), method) in kept:
-                    lines[method] = kept[str(data), method]
-                continue
-            kind = REGISTRY[method].trust.kind if method in REGISTRY else ""
-            trusted = "" if kind in ("", "nobody") else f" *{kind}*"
-            cells = {
-                (r["epsilon"], r["partition"]): f"{r['accuracy']:.2f} ± {r['sd']:.2f}"
-                for r in mine
-                if r["asked"] == method
-            }
-            lines[method] = f"{trusted} | {' | '.join(cells.get(c, '') for c in columns)} |"
-        text += shared_lines(lines) + "\n"
-    return text
+    columns: dict[tuple[object, object, object], str] = {}
+    bounds = []
+    for row in rows:
+        column = (row["data"], row["epsilon"], row["partition"])
+        if column in columns:
+            continue
+        new_data = all(row["data"] != data for data, *_ in columns)
+        data = f"{row['data']}: " if new_data else ""
+        columns[column] = f"{data}{row['partition']}, {row['epsilon']:g}"
+        if new_data:
+            bounds.append(
+                f"{row['data']} without privacy {row['nonprivate']:.2f}, majority "
+                f"{row['majority']:.2f}"
+            )
+    text += "; ".join(bounds) + ".\n\n"
+    text += "| method | " + " | ".join(columns.values()) + " |\n"
+    text += "|---|" + "---|" * len(columns) + "\n"
+    measured = {row["asked"] for row in rows}
+    lines: dict[str, str] = {}
+    for method in METHODS:
+        if method not in measured:
+            if method in kept:
+                lines[method] = kept[method]
+            continue
+        kind = REGISTRY[method].trust.kind if method in REGISTRY else ""
+        trusted = "" if kind in ("", "nobody") else f" *{kind}*"
+        cells = {
+            (r["data"], r["epsilon"], r["partition"]): f"{r['accuracy']:.2f} ± {r['sd']:.2f}"
+            for r in rows
+            if r["asked"] == method
+        }
+        lines[method] = f"{trusted} | {' | '.join(cells.get(c, '') for c in columns)} |"
+    return text + shared_lines(lines)
 
 
 METHODS = [
@@ -115,15 +122,13 @@ METHODS = [
 ]
 
 
-def lines_of(text: str) -> dict[tuple[str, str], str]:
-    """Lines of the tables of a page without their methods, by data set and method."""
-    found, data = {}, ""
+def lines_of(text: str) -> dict[str, str]:
+    """Lines of the table of a page without their methods, by method."""
+    found = {}
     for line in text.splitlines():
-        if line.startswith("## "):
-            data = line[3:].strip()
-        elif shared := re.match(r"\| (`[^`]+`(?:, `[^`]+`)*)(.*)", line):
+        if shared := re.match(r"\| (`[^`]+`(?:, `[^`]+`)*)(.*)", line):
             for method in re.findall(r"`([^`]+)`", shared[1]):
-                found[data, method] = shared[2]
+                found[method] = shared[2]
     return found
 
 
@@ -136,6 +141,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON list")
     parser.add_argument("--out", type=Path, default=Path("docs/measured/results.md"))
     arguments = parser.parse_args()
+    if arguments.quick and arguments.only:
+        parser.error("--only keeps lines with MNIST, which --quick leaves out: give one of the two")
     methods = arguments.only.split(",") if arguments.only else METHODS
     kept = lines_of(arguments.out.read_text()) if arguments.only else {}
     rows = []
