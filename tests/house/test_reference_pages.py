@@ -8,10 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sklearn
+from sklearn.model_selection import GridSearchCV, GroupKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from sottovoce import ConsensusClassifier
+from sottovoce import ConsensusClassifier, DurableLedger, Ledger
+from sottovoce.errors import LedgerMismatch
 from sottovoce.util.typing import Any
 
 PAGES = Path(__file__).parents[2] / "docs" / "reference"
@@ -93,10 +96,40 @@ def test_steps_that_learn() -> None:
     assert call.strip().endswith(f"# {names['told']}")
 
 
-def test_a_durable_ledger(
-    rows: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_groups_reach_the_splitter_and_the_fits_alone(rows: dict[str, Any]) -> None:
+    (block,) = (block for block in blocks_of_page("estimator") if "set_score_request" in block)
+    y = rows["X"][:, 0] > 0
+    with sklearn.config_context():
+        names = run_block(
+            block,
+            sklearn=sklearn,
+            ConsensusClassifier=ConsensusClassifier,
+            GridSearchCV=GridSearchCV,
+            GroupKFold=GroupKFold,
+            Ledger=Ledger,
+            X=rows["X"],
+            y=y,
+            hospital=rows["hospital"],
+        )
+    assert np.all(names["search"].cv_results_["mean_test_score"] > 0)
+    assert 0 < names["ledger"].total() < 20
+
+
+def test_a_durable_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (block,) = (block for block in blocks_of_page("ledger") if "DurableLedger.create" in block)
     monkeypatch.chdir(tmp_path)
-    ledger = run_block(block, X=rows["X"], y=rows["died"])["ledger"]
-    assert ledger.show()["spent"] is not None and Path("clinic.ledger").exists()
+    stage = np.arange(600) % 3 + 1
+    frame = {
+        "stage": stage.astype(str),
+        "ill": np.where(stage > 1, "yes", "no"),
+        "hospital": np.array(["a", "b", "c", "d", "e"])[np.arange(600) % 5],
+    }
+    run_block(block, frame=frame, schema=SCHEMA)
+    with DurableLedger.open("clinic.ledger") as ledger:
+        assert ledger.identity.bound
+        assert all(0 < spent < 3 for spent in ledger.show()["spent"])
+        # Other rows are refused: the first fit tied the file to the rows of the frame.
+        other = frame | {"ill": frame["ill"][::-1]}
+        model = ConsensusClassifier(schema=SCHEMA, epsilon=0.1, trust="sum", ledger=ledger)
+        with pytest.raises(LedgerMismatch, match="belongs to other rows"):
+            model.fit(other)
