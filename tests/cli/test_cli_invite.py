@@ -33,7 +33,7 @@ pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
 
 PAGE = (Path(__file__).parents[2] / "docs/deploy/index.md").read_text()
-PAGE = PAGE[PAGE.index("## From nothing to a run") : PAGE.index("### Step by step")]
+PAGE = PAGE[PAGE.index("## From nothing to a run") : PAGE.index("## How a run goes on")]
 COMMANDS = [
     line.split("$ sottovoce ", 1)
     for block in re.findall(r"```console\n(.*?)```", PAGE, flags=re.S)

@@ -217,8 +217,9 @@ def test_a_plan_beyond_the_maximum_is_refused_by_every_command(
     assert (north / "north.ledger").read_bytes() == before
 
 
-def test_the_page_has_these_limits_names_and_exit_codes() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "deploy" / "index.md").read_text()
+def test_the_pages_have_these_limits_names_and_exit_codes() -> None:
+    folder = Path(__file__).parents[2] / "docs" / "deploy"
+    page = (folder / "index.md").read_text() + (folder / "it.md").read_text()
     prose = " ".join(page.split())
     for line in (
         f"| sites | {limits.SITES:,} |",
