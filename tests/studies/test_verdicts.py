@@ -494,7 +494,7 @@ def test_every_reading_has_a_verdict_of_its_own():
 @pytest.mark.parametrize(
     ("old", "new", "field"),
     [
-        ('name = "per row"', 'name = "other"', "readings.name"),
+        ("value = 1750.0", "value = 2.0", "readings.name"),
         ("y = [0.52, 0.48]", "y = [0.52]", "paper_points.y"),
         ("y = [0.52, 0.48]", 'y = ["a", "b"]', "paper_points.y"),
         ('figure = "loss"', 'figure = "nowhere"', "paper_points.figure"),
