@@ -774,11 +774,11 @@ def test_silent_connections_beyond_the_descriptors_do_not_end_a_hub(agreed: int)
     and no certificate is said to be wrong.
     """
     hub = start_limited(
-        96, "hub", "run", "hub", "--listen", f"127.0.0.1:{agreed}", "--json", "--once"
+        256, "hub", "run", "hub", "--listen", f"127.0.0.1:{agreed}", "--json", "--once"
     )
     wait_for_port(agreed, hub)
     with contextlib.ExitStack() as strangers:
-        for _ in range(200):
+        for _ in range(400):
             stranger = strangers.enter_context(socket.socket())
             stranger.settimeout(2.0)
             with contextlib.suppress(OSError):  # the backlog may be full: that is their trouble
