@@ -282,33 +282,31 @@ def key_of_plan(method: Algorithm[Any], setting: RunSetting) -> Any:
     Returns
     -------
     hashable or None
-        None for a method that cannot be hashed.
+        None for a method that has none, such as a recipe of an audit that holds a class: its plan
+        is made anew.
     """
-    facts, first = setting.facts, setting.first
-    before = None
-    if first is not None:
-        before = _key_of_recipe(first)
-    asked: Any = method
-    if isinstance(method, Recipe):
-        # A recipe may hold arrays, which cannot be hashed.
-        asked = _key_of_recipe(method)
+    facts = setting.facts
     public = [getattr(facts, field.name) for field in fields(facts)]
-    key = (
-        asked,
-        *(value.tobytes() if isinstance(value, np.ndarray) else value for value in public),
-        setting.graph.degree.tobytes(),
-        setting.rounds,
-        before,
-    )
     try:
+        key = (
+            _key_of_method(method),
+            *(value.tobytes() if isinstance(value, np.ndarray) else value for value in public),
+            setting.graph.degree.tobytes(),
+            setting.rounds,
+            None if setting.first is None else _key_of_method(setting.first),
+        )
         hash(key)
     except TypeError:
         return None
     return key
 
 
-def _key_of_recipe(recipe: Recipe) -> tuple[Any, ...]:
-    return type(recipe), canonical_json(recipe.identity_of_run()), recipe.noise
+def _key_of_method(method: Algorithm[Any]) -> Any:
+    """Return a method, or what a recipe is known by: it may hold arrays, which have no hash."""
+    if isinstance(method, Recipe):
+        identity = canonical_json(method.identity_of_run())
+        return type(method), identity, method.penalty, method.noise
+    return method
 
 
 class _Plan(NamedTuple):
