@@ -14,7 +14,7 @@ is chi squared with K - 1 degrees of freedom at the true tau, and falls in tau^2
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ import numpy as np
 
 from ..errors import InvalidInput
 from ..util import normal
+from ..util.enumerations import first_names
 from ..util.later import Later
 from ..util.typing import Any, Array
 
@@ -119,12 +120,12 @@ class SiteConstants:
         if self.refused:
             return (
                 "the population of sites is not told by a part of them, and the constant is "
-                f"refused of {_first_names(self.refused)}"
+                f"refused of {first_names(self.refused, _NAMED)}"
             )
         if len(self.weak) > MOST_WEAK * self.count:
             return (
                 "the population of sites is estimated if at least two in three constants are "
-                f"printed; too few events for this noise have {_first_names(self.weak)}"
+                f"printed; too few events for this noise have {first_names(self.weak, _NAMED)}"
             )
         return None
 
@@ -233,15 +234,6 @@ def _curvature(log_odds: Array) -> Array:
 def _hull(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
     """Return the least interval that holds both."""
     return min(one[0], other[0]), max(one[1], other[1])
-
-
-def _first_names(names: Sequence[str]) -> str:
-    """Return the first names of a list, and how many more there are."""
-    more = len(names) - _NAMED
-    told = ", ".join(names[:_NAMED])
-    if more > 0:
-        return f"{told} and {more} more"
-    return told
 
 
 def estimate_random_effects(effects: Array, V: Array, alpha: float) -> Between:

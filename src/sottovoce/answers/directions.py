@@ -39,6 +39,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..util.enumerations import join_with_and
 from ..util.typing import Array, BoolArray
 from .frames import Frame
 
@@ -553,7 +554,7 @@ def describe_relation(
     str
     """
     own = [k for k in relation.lines if not constants[k]]
-    called = _join_with_and([names[k] for k in own])
+    called = join_with_and([names[k] for k in own])
     noisy = relation.share > 0.0
     if not own:
         return "the constants of sites cannot be told apart"
@@ -612,9 +613,3 @@ def _round_below_one(share: float) -> str:
     digits = min(12, max(2, math.ceil(-math.log10(max(share, 1e-12))) + 1))
     rounded = math.floor((1.0 - share) * 10.0**digits) / 10.0**digits
     return f"{rounded:.{digits}f}"
-
-
-def _join_with_and(names: Sequence[str]) -> str:
-    """Join names with commas and a last "and"."""
-    parts = (", ".join(names[:-1]), *names[-1:])
-    return " and ".join(part for part in parts if part)

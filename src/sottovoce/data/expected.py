@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidInput
+from ..util.enumerations import first_names
 from ..util.typing import Array
 from .columns import Bins, Category, Number, row_norms
 from .schema import Schema, assemble_weighted_features, divide_into_unit_ball
@@ -324,7 +325,7 @@ class Fill:
         if self.guessed:
             changes.append(
                 "typical = [LO, HI], the range of most values, "
-                f"for {_first_names_listed(self.guessed)}: without it, "
+                f"for {first_names(self.guessed, _NAMED)}: without it, "
                 "values are assumed to fill their bounds, which real values seldom do, "
                 "so rows will be shorter than estimated here"
             )
@@ -358,7 +359,7 @@ class Fill:
         says = (
             "typical rows are mostly a common offset: "
             f"their mean has {self.offset:.0%} of the norm of a row, "
-            f"mostly from {_first_names_listed(self.common)}. The offset does not distinguish "
+            f"mostly from {first_names(self.common, _NAMED)}. The offset does not distinguish "
             "rows, but noise and gradient clipping are sized for it, "
             "unless a run centres the rows"
         )
@@ -467,14 +468,6 @@ def _blocks_of_common_offset(shares: dict[str, float]) -> tuple[str, ...]:
     """Return the blocks with at least half of an equal share in the mean row's squared norm."""
     large = 0.5 / len(shares)
     return tuple(name for name, share in shares.items() if share >= large)
-
-
-def _first_names_listed(names: tuple[str, ...]) -> str:
-    """List the first few names in words, and say how many more there are."""
-    shown = ", ".join(names[:_NAMED])
-    if len(names) > _NAMED:
-        return f"{shown} and {len(names) - _NAMED} more"
-    return shown
 
 
 def _typical_row_size(sizes: Array) -> float:

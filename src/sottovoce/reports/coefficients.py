@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ..util.enumerations import first_names
 from ..util.pages import Column, Table
 from ..util.typing import Any
 from .causes import Cause, cause_of_line
@@ -284,7 +285,7 @@ def remarks_below_table(
     said = list[str]()
     for names, why in refusals(lines):
         if len(names) < len(lines):
-            said.append(f"{_join_names(names)}: {why}.")
+            said.append(f"{first_names(names, _NAMED)}: {why}.")
         else:
             # One reason for the whole table needs no names.
             said.append(f"{why[:1].upper()}{why[1:]}.")
@@ -375,21 +376,13 @@ def _question_mark_sentences(
             said.append(f"Question marks: {cause.sentence}{_sufficient_budget_clause(needs)}.")
         elif cause is not None:
             names = [name_of_line(line) for line in unsure if cause_of_line(line) is cause]
-            said.append(f"Question mark at {_join_names(names)}: {cause.sentence}.")
+            said.append(f"Question mark at {first_names(names, _NAMED)}: {cause.sentence}.")
     return said
 
 
 def has_strained_lines(lines: Sequence[dict[str, Any]]) -> bool:
     """Return True if any question mark is for a last Newton step that was too large."""
     return any(line.get("unsure") and cause_of_line(line) is Cause.STRAINED for line in lines)
-
-
-def _join_names(names: Sequence[str]) -> str:
-    """Join names for a sentence, at most `_NAMED` of them."""
-    more = len(names) - _NAMED
-    if more <= 0:
-        return ", ".join(names)
-    return f"{', '.join(names[:_NAMED])} and {more} more"
 
 
 def site_difference_sentences(found: dict[str, Any], odds: bool) -> str:

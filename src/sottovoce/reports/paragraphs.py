@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..privacy.statement import Statement, Words
+from ..util.enumerations import join_with_and
 from ..util.typing import Any
 from .causes import all_refused_by_noise, cause_of_line
 from .coefficients import CONSTANT, are_log_odds, assumption_sentences, has_intervals
@@ -70,7 +71,7 @@ def _model_sentence(
     if len(columns) > _NAMED_COLUMNS:
         on_columns = f" on {len(columns)} columns"
     elif columns:
-        on_columns = f" on {_enumeration([str(name) for name in columns])}"
+        on_columns = f" on {join_with_and([str(name) for name in columns])}"
     sizes = [read_finite_number(size) for size in plain["n_train"]]
     rows = f"{sum(sizes):,.0f} {counted}"
     if len(sizes) > 1:
@@ -78,13 +79,6 @@ def _model_sentence(
         if plain.get("between_sites"):
             rows += ", each with a constant of its own"
     return f"{modelled}{on_columns}, with {rows}."
-
-
-def _enumeration(names: list[str]) -> str:
-    """Return names as "a, b and c"."""
-    if len(names) == 1:
-        return names[0]
-    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _refused_sentences(lines: Sequence[dict[str, Any]]) -> list[str]:

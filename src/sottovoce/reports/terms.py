@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from ..privacy.statement import Statement
 
-EPSILON = "epsilon"
 SECURE_SUM = 'secure sum, `trust="sum"`'
 SIMULATION = "simulation"
 
 MEANINGS = {
-    EPSILON: (
+    "epsilon": (
         "The exponent of the guarantee; less is stronger. It belongs to a relation and a unit."
     ),
     "delta": (
@@ -22,15 +21,15 @@ MEANINGS = {
     "replace-one, zero-out": (
         "What epsilon compares: a row with any other, which promises more; a row with an empty one."
     ),
-    "unit": ("What is protected: one row of one site, or all rows of a person."),
+    "unit": "What is protected: one row of one site, or all rows of a person.",
     "accountant": (
         "The arithmetic that turns all releases of a row into one epsilon and delta: Rényi "
         "(RDP), zero-concentrated (zCDP), privacy loss distributions (PLD), or sums of pure "
         "epsilons."
     ),
-    "ledger": ("The list of all releases of a site's rows, with their total."),
-    SECURE_SUM: ("Masked shares of which only the protected sum can be read."),
-    SIMULATION: ("A run whose noise comes from a seed. It must not be published as private."),
+    "ledger": "The list of all releases of a site's rows, with their total.",
+    SECURE_SUM: "Masked shares of which only the protected sum can be read.",
+    SIMULATION: "A run whose noise comes from a seed. It must not be published as private.",
 }
 """Terms of the glossary with their meanings, in the order in which they are shown."""
 
