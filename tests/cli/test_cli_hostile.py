@@ -304,7 +304,7 @@ ARGUMENTS: dict[str, tuple[object, ...]] = {
         "--set",
         "loss=softmax:2",
         "--features",
-        7,
+        NINES,
         "--delta",
         "1e-5",
     ),

@@ -252,3 +252,5 @@ def test_a_price_is_of_the_features_that_a_schema_declares(ok: Call, tmp_path: P
     assert ok(*words).json["features"] == 36
     assert ok(*words, "--schema", schema).json["features"] == 1
     assert ok(*words, "--schema", schema, "--features", 7).json["features"] == 7
+    classes = ("--set", "loss=softmax:3", "--features", 7)
+    assert ok(*words, *classes).json["features"] == 7

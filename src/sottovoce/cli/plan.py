@@ -338,6 +338,8 @@ def outline_and_write_plan(options: PlanOptions, config: RunConfig, sites: Sites
             life=options.life,
             centre=_centring_or_none(decision),
         )
+        # A model of several classes has a weight for each of them and each feature.
+        found["features"] = sites.features
         if options.dropout:
             found["dropout"] = compute_dropout_outlook(options.dropout, config, len(sites.sizes))
     if decision is not None:
