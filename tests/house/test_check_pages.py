@@ -63,18 +63,48 @@ BROWSER = next(
 )
 
 
+FAULTS_IN_A_BROWSER = {
+    "asks": ("<script>fetch('https://asked.example/a').catch(() => 0)</script>", "asked.example"),
+    "wide": ("<p style='width: 900px'>wide</p>", "wide.html: is cut at the right: "),
+    "desk": (
+        "<p style='max-width: 300px'>x</p><style>@media (min-width: 1000px) "
+        "{ p { min-width: 1400px } }</style>",
+        "desk.html: is cut at the right: ",
+    ),
+    "faint": ("<p style='color: #aaaaaa'>grey on white</p>", "faint.html: light, 390 pixels: too"),
+    "night": (
+        "<style>@media (prefers-color-scheme: dark) { body { background: #111111 } }</style>"
+        "<p>black</p>",
+        "night.html: dark, 1280 pixels: too faint, contrast 1.1: 'black'",
+    ),
+    "turned": (
+        "<img src='own.svg' style='filter: invert(1)'>",
+        "turned.html: dark: turns the dark colours of ",
+    ),
+}
+
+
 @pytest.mark.skipif(BROWSER is None, reason="no browser is installed")
-def test_a_browser_finds_what_asks_and_what_is_cut(tmp_path: Path) -> None:
+def test_a_browser_finds_what_asks_is_cut_or_cannot_be_read(tmp_path: Path) -> None:
     assert BROWSER is not None
-    pages = {
-        "good": "<p>well</p><div style='overflow-x: auto'><p style='width: 900px'>wide</p></div>",
-        "asks": "<script>fetch('https://asked.example/a').catch(() => 0)</script>",
-        "wide": "<p style='width: 900px'>wide</p>",
+    pages = {name: text for name, (text, _) in FAULTS_IN_A_BROWSER.items()} | {
+        "good": "<p>well</p><div style='overflow-x: auto'><p style='width: 900px'>wide</p></div>"
+        "<p style='display: none; color: white'>hidden</p>"
+        "<h1 style='color: #888888'>large</h1><img src='plain.svg' style='filter: invert(1)'>"
     }
+    picture = "<svg xmlns='http://www.w3.org/2000/svg'><style>{}</style></svg>"
+    (tmp_path / "plain.svg").write_text(picture.format("text { fill: black }"))
+    (tmp_path / "own.svg").write_text(
+        picture.format("@media (prefers-color-scheme: dark) { text { fill: white } }")
+    )
     for name, text in pages.items():
         (tmp_path / f"{name}.html").write_text(f"<!doctype html><html><body>{text}</body></html>")
-    found = check_pages.opened(BROWSER, sorted(tmp_path.glob("*.html")))
-    assert any("asked.example" in line for line in found) and any(
-        "wide.html: is cut" in line for line in found
-    )
-    assert not any("good.html" in line for line in found) and len(found) == 2
+    shown = sorted(tmp_path.glob("*.html"))
+    found = [
+        line
+        for colours in check_pages.COLOUR_SCHEMES
+        for line in check_pages.opened(BROWSER, shown, colours)
+    ]
+    for name, (_, said) in FAULTS_IN_A_BROWSER.items():
+        assert any(said in line for line in found), name
+    assert not any("good.html" in line for line in found)
