@@ -23,6 +23,7 @@ from ..answers.training import Inferred
 from ..errors import escape_unprintable
 from ..privacy.statement import Statement
 from ..reports.coefficients import (
+    INTERVAL_OF_ODDS,
     NOISE_MEANS,
     assumption_sentences,
     has_intervals,
@@ -112,7 +113,7 @@ def show_coefficients(plain: dict[str, Any], console: Console) -> None:
     table.add_column(column, overflow="fold")
     for head in heads:
         # The entries of an interval are wider than its head.
-        if not head.startswith("95%"):
+        if head != INTERVAL_OF_ODDS and not head.startswith("95%"):
             head = head.replace(" ", "\n")
         table.add_column(head, justify="right", no_wrap=True)
     for name, row in rows:

@@ -580,6 +580,11 @@ def _describe_lifetime_use(life: dict[str, Any]) -> str:
             f"the first run and {ceil_text(life['later'])} as a later one, so {life['runs']} such "
             "runs fit"
         )
+        if life["accountant"] != "pure":
+            text += (
+                " (epsilons of runs do not simply add up: the first also brings in the delta, which "
+                "all of them share)"
+            )
     elif "budget" in life:
         text += f"; a lifetime budget of {life['budget']:g} is too small for it"
     elif life["accountant"] != "pure":
@@ -607,10 +612,10 @@ def _render_plan(outlined: dict[str, Any], console: Console) -> None:
         wrote = f"wrote {escape_markup(outlined['plan'])}, digest {outlined['digest']}"
         code = f"the plan's code, for the telephone: {outlined['code']}"
         console.print(f"{wrote}\n{code}", soft_wrap=True, highlight=False)
-    console.print(
-        "[dim]noise: largest standard deviation of a coordinate of what a site sends; weights of "
-        "a useful classifier are of order 1[/]"
-    )
+    legend = "noise: largest standard deviation of a coordinate of what a site sends"
+    if not outlined.get("forecast"):
+        legend += "; weights of a useful classifier are of order 1"
+    console.print(f"[dim]{legend}[/]")
 
 
 def _render_plan_header(outlined: dict[str, Any], stated: Statement, console: Console) -> None:
@@ -634,7 +639,10 @@ def _render_plan_header(outlined: dict[str, Any], stated: Statement, console: Co
 
 
 def _make_noise_table(outlined: dict[str, Any], stated: Statement) -> Table:
-    """Make a table of the price and noise of every site, or of the first ones."""
+    """Make a table of the price and noise of every site, or of the first ones.
+
+    A curator, who pools the rows of all sites, is one line.
+    """
     heads = (
         ">epsilon\nin all",
         ">epsilon of its\nfirst release",
@@ -646,6 +654,8 @@ def _make_noise_table(outlined: dict[str, Any], stated: Statement) -> Table:
     first = outlined["releases"][0]
     last = outlined["releases"][-1]
     names = outlined.get("sites", range(len(sizes)))
+    if len(outlined["privacy"]["per_node"]) == 1:
+        sizes, names = [sum(sizes)], ["all" if len(sizes) > 1 else names[0]]
     for i, rows in enumerate(sizes[:_SHOWN]):
         prices = (
             ceil_text(each[i]) for each in (outlined["privacy"]["per_node"], first["epsilon"])
@@ -672,10 +682,11 @@ def _render_plan_notes(outlined: dict[str, Any], console: Console) -> None:
         console.print(_describe_lifetime_use(outlined["life"]), highlight=False)
     schedule = outlined["algorithm"].get("noise")
     if schedule is not None:
+        start = np.asarray(schedule["start"], dtype=float)
         factors = np.atleast_1d(schedule["factor"])[:_SHOWN]
-        shown = ", ".join(f"{factor:.4g}" for factor in factors)
+        shown = ", ".join(f"{start * factor:.4g}" for factor in factors)
         console.print(
-            f"noise parameter of the method (`--set noise=`): {shown} times {schedule['start']}",
+            f"noise parameter of the method (`--set noise=`): {shown}",
             highlight=False,
         )
 
@@ -688,10 +699,11 @@ def _render_forecast(said: dict[str, Any], console: Console) -> None:
     """
     fewest, most = said["rows_half_range"]
     console.print(
-        f"half of the coefficients are printed from about {said['rows_half']:,.0f} rows on (four "
-        f"in five synthetic tables like real ones: from {fewest:,.0f} to {most:,.0f} rows on), all "
-        f"of them from {said['rows_needed']:,.0f} rows on, or from {said['rows_even']:,.0f} if "
-        f"columns spread over their ranges and are unrelated; there are {said['rows']:,.0f} rows",
+        f"rows that are needed, of {said['rows']:,.0f} that there are: where columns are uneven "
+        "and related, as in real tables, half of the coefficients are printed from about "
+        f"{said['rows_half']:,.0f} rows on (four in five synthetic tables: from {fewest:,.0f} to "
+        f"{most:,.0f}) and all from {said['rows_needed']:,.0f} on; where columns spread over their "
+        f"ranges and are unrelated, all from {said['rows_even']:,.0f} on",
         highlight=False,
     )
     heads = ("<coefficient", ">standard error\nto expect", ">without\nprivacy", ">printed\nin")

@@ -27,8 +27,10 @@ NOISE_MEANS = (
     "Noise: the share of the variance that comes from privacy noise; the rest is sampling variance"
 )
 """The legend of the column of noise."""
-HEAD = ("estimate", "odds ratio", "std. error", "noise", "95% interval", "p", "why")
+HEAD = ("estimate", "std. error", "noise", "95% interval", "p", "why")
 """Columns of :func:`cells`."""
+INTERVAL_OF_ODDS = "odds ratio (95% interval)"
+"""Head of the column of intervals where estimates are log-odds."""
 CONSTANT = "(constant)"
 _NAMED = 6
 """Most coefficients that are named in a sentence; the others are counted."""
@@ -49,11 +51,13 @@ _LARGEST_EXPONENT = 50.0
 def cells(line: dict[str, Any]) -> list[str]:
     """Return the cells of a line, in the columns of :data:`HEAD`.
 
-    A one-sided line has its interval alone, one without standard error its estimate alone.
+    A one-sided line has its interval alone, one without standard error its estimate alone.  Where
+    the estimate is a log-odds, the interval is that of the odds ratio (of a constant: of the odds)
+    and stands beside it.
     """
     if line.get("one_sided") is not None:
         by_head = dict.fromkeys(HEAD, "-")
-        by_head["95% interval"] = one_sided_interval_text(line, odds=False)
+        by_head["95% interval"] = one_sided_interval_text(line, odds="odds_ratio" in line)
         by_head["why"] = why(line)
         return list(by_head.values())
     if line.get("refused") is not None:
@@ -65,31 +69,43 @@ def cells(line: dict[str, Any]) -> list[str]:
 
 def _inference_cells(line: dict[str, Any]) -> list[str]:
     """Return the cells of a line that has a standard error and a two-sided interval."""
-    estimate, error, low, high = (
-        number(line[name]) for name in ("estimate", "standard_error", "low", "high")
-    )
-    digits = 3
-    if error > 0:
-        # Between 3 and 9 decimals, so many that the error has two significant digits.
-        digits = min(9, max(3, 1 - math.floor(math.log10(error))))
+    error = number(line["standard_error"])
+    digits = _decimals_for_error(error, least=3, most=9)
     question_mark = "?" if line.get("unsure") else ""
-    odds_ratio = "-"
-    # The constant's ratio compares with no other row, so it is left out.
-    if line.get("odds_ratio") is not None and line["name"] != CONSTANT:
-        odds_ratio = f"{number(line['odds_ratio']):.3g}"
     p = number(line["p"])
     p_value = f"{p:.3f}"
     if p < 0.001:
         p_value = "<.001"
     return [
-        f"{estimate:.{digits}f}{question_mark}",
-        odds_ratio,
+        f"{number(line['estimate']):.{digits}f}{question_mark}",
         f"{error:.{digits}f}",
         f"{100.0 * number(line['noise_share']):.0f}%",
-        f"{low:.{digits}f} to {high:.{digits}f}",
+        _interval_cell(line),
         p_value,
         why(line),
     ]
+
+
+def _decimals_for_error(error: float, least: int, most: int) -> int:
+    """Return so many decimals that a standard error has two significant digits, within limits."""
+    if error <= 0:
+        return least
+    return min(most, max(least, 1 - math.floor(math.log10(error))))
+
+
+def _interval_cell(line: dict[str, Any]) -> str:
+    """Return a line's interval; of log-odds, the odds ratio with the interval of the ratio."""
+    error, low, high = (number(line[name]) for name in ("standard_error", "low", "high"))
+    if line.get("odds_ratio") is None:
+        digits = _decimals_for_error(error, least=3, most=9)
+        return f"{low:.{digits}f} to {high:.{digits}f}"
+    ratio = number(line["odds_ratio"])
+    digits = _decimals_for_error(ratio * error, least=2, most=6)
+    text, low_text, high_text = (
+        format_odds_ratio(math.exp(min(log_odds, _LARGEST_EXPONENT)), digits)
+        for log_odds in (number(line["estimate"]), low, high)
+    )
+    return f"{text} ({low_text} to {high_text})"
 
 
 def why(line: dict[str, Any]) -> str:
@@ -127,19 +143,18 @@ def one_end(line: dict[str, Any]) -> tuple[float, int] | None:
 def one_sided_interval_text(line: dict[str, Any], odds: bool) -> str:
     """Format a one-sided interval as ``above 0.50``: a coefficient or, with `odds`, an odds ratio.
 
-    A coefficient is rounded outwards, so that the text excludes nothing that the interval holds; an
-    odds ratio is rounded to the nearest.
+    It is rounded outwards, so that the text excludes nothing that the interval holds.
     """
     found = one_end(line)
     assert found is not None
     end, side = found
-    if odds:
-        ratio = math.exp(min(end, _LARGEST_EXPONENT))
-        return f"{line['one_sided']} {format_odds_ratio(ratio)}"
     # An end of 0.507 reads "above 0.50": "above 0.51" would claim too much.
     round_outwards = math.floor if side > 0 else math.ceil
-    rounded = round_outwards(end * 100.0) / 100.0
-    return f"{line['one_sided']} {rounded:.2f}"
+    if not odds:
+        return f"{line['one_sided']} {round_outwards(end * 100.0) / 100.0:.2f}"
+    ratio = math.exp(min(end, _LARGEST_EXPONENT))
+    scale = 100.0 if ratio < 100.0 else 1.0  # as `format_odds_ratio` rounds
+    return f"{line['one_sided']} {format_odds_ratio(round_outwards(ratio * scale) / scale)}"
 
 
 def name_of_line(line: dict[str, Any]) -> str:
@@ -195,13 +210,16 @@ def table_rows_as_text(lines: Sequence[dict[str, Any]]) -> list[tuple[str, list[
 
     Columns that no line fills are left out; lines without intervals have their estimate alone.
     """
-    kept = [k for k, head in enumerate(HEAD) if head != "odds ratio" or are_log_odds(lines)]
+    kept = list(range(len(HEAD)))
     if not any(map(why, lines)):
         kept.remove(HEAD.index("why"))
     if not has_intervals(lines):
         # Only the estimates.
         kept = [0]
-    rows = [("column", list(HEAD)), *labelled(lines)]
+    heads = list(HEAD)
+    if are_log_odds(lines):
+        heads[HEAD.index("95% interval")] = INTERVAL_OF_ODDS
+    rows = [("column", heads), *labelled(lines)]
     return [(name, [row[k] for k in kept]) for name, row in rows]
 
 
