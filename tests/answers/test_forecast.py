@@ -191,6 +191,38 @@ def test_synthetic_rows_have_the_given_shares() -> None:
     np.testing.assert_allclose(np.mean(X[:, 2:4] != 0.0, axis=0), [0.9, 0.08], atol=0.01)
 
 
+def test_missing_and_other_values_have_the_given_shares() -> None:
+    declared = Schema.from_dict(
+        {
+            "name": "gaps",
+            "columns": {
+                "bmi": {"kind": "number", "lo": 10, "hi": 60, "missing": 26, "indicator": True},
+                "ward": {
+                    "kind": "category",
+                    "values": ["a", "b"],
+                    "base": "a",
+                    "other": True,
+                    "indicator": True,
+                },
+            },
+        }
+    )
+    shares = parse_expected_shares(
+        declared, ["bmi: missing=0.3", "ward: missing=0.2", "ward: other=0.1"]
+    )
+    assert shares == {"bmi": {"missing": 0.3}, "ward": {"missing": 0.2, "other": 0.1}}
+    X = draw_synthetic_rows(
+        naming_from_schema(declared),
+        20_000,
+        np.random.default_rng(0),
+        replace(EVEN, shares=shares),
+    )
+    # the last column is the constant
+    by_name = dict(zip(declared.feature_names, X.T[:-1], strict=True))
+    for name, share in (("bmi=missing", 0.3), ("ward=missing", 0.2), ("ward=other", 0.1)):
+        assert np.mean(by_name[name] != 0.0) == pytest.approx(share, abs=0.01)
+
+
 def test_given_rare_level_raises_standard_error_and_rows_needed() -> None:
     study = Study.from_sites(LogOdds(naming()), MU, sites=SITES)
     even = study.forecast_lines(4.0 * N, DECLARED)

@@ -47,6 +47,21 @@ def noise_of(planned: dict[str, dict[str, dict[str, float]]]) -> str:
     return repr(planned["algorithm"]["noise"]["factor"] * planned["algorithm"]["noise"]["start"])
 
 
+@pytest.mark.parametrize(
+    ("trust", "lines"),
+    [
+        ("nobody", {"700", "900", "1,100"}),
+        ("sum", {"700", "900", "1,100"}),
+        ("curator", {"2,700"}),  # who pools the rows of all sites
+    ],
+)
+def test_a_plan_is_shown_for_every_trust(ok: Call, trust: str, lines: set[str]) -> None:
+    words = ("plan", "--sizes", "700,900,1100", "--trust", trust, "--delta", 1e-5)
+    shown = ok(*words, "--method", "momentum", "--set", "rounds=5", "--life", 9).out
+    _, table = shown.split("its last", 1)
+    assert lines <= set(table.split())
+
+
 def test_a_plan_for_people(ok: Call) -> None:
     shown = ok("plan", "--sizes", "700,7000,7000", "--method", "dvp", "--delta", 1e-5).out
     for phrase in (

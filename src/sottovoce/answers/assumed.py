@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..data.columns import Category
+from ..data.columns import Category, Number
 from ..data.schema import Schema
 from ..errors import InvalidInput, escape_unprintable
 from ..util.constraints import Interval, constrained_field, validate_fields_and_rules
@@ -60,7 +60,8 @@ def parse_expected_shares(schema: Schema, texts: Sequence[str]) -> dict[str, dic
     Returns
     -------
     dict of str to dict of str to float
-        The share of each named level in (0, 1), by column and level.
+        The share of each named level in (0, 1), by column and level; "missing" is one where the
+        schema marks missing values, and "other" where it has that level.
 
     Raises
     ------
@@ -69,15 +70,19 @@ def parse_expected_shares(schema: Schema, texts: Sequence[str]) -> dict[str, dic
         with an impossible sum.
     """
     columns = {
-        block.name: [name for name, _ in block.values]
+        block.name: block.level_names for block in schema.blocks if isinstance(block, Category)
+    }
+    # A number with an indicator of missing values has these as its one level.
+    with_gaps = {
+        block.name: ["missing"]
         for block in schema.blocks
-        if isinstance(block, Category)
+        if isinstance(block, Number) and block.indicator
     }
     found = dict[str, dict[str, float]]()
     for text in texts:
         # A share holds no "=", and names may: split at the last one.
         name, _, number = text.rpartition("=")
-        column, level = _find_named_level(columns, name, text)
+        column, level = _find_named_level(columns | with_gaps, name, text)
         share = _parse_share(text, number)
         known = found.setdefault(column, {})
         if level in known:
@@ -88,7 +93,8 @@ def parse_expected_shares(schema: Schema, texts: Sequence[str]) -> dict[str, dic
             raise InvalidInput("shares", text, rule, "give it once")
         known[level] = share
     for column, shares in found.items():
-        _check_total_share(column, shares, all_levels=len(shares) == len(columns[column]))
+        all_levels = column in columns and len(shares) == len(columns[column])
+        _check_total_share(column, shares, all_levels=all_levels)
     return found
 
 

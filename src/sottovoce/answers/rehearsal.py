@@ -226,7 +226,7 @@ def _numbers(block: Number, z: Array, rng: np.random.Generator, habits: Habits) 
         x = (x + 1.0) / 2.0
     if not block.indicator:
         return x[:, None]
-    gone = rng.random(len(z)) < MISSING
+    gone = rng.random(len(z)) < habits.shares.get(block.name, {}).get("missing", MISSING)
     return np.column_stack([np.where(gone, 0.0, x), block.indicator_value * gone])
 
 
@@ -237,12 +237,11 @@ def _shares(count: int, rng: np.random.Generator, habits: Habits) -> Array:
 
 
 def _with_known(shares: Array, levels: Sequence[str], known: Mapping[str, float]) -> Array:
-    """Replace the drawn shares by the known ones; other levels share the rest in proportion.
+    """Replace the drawn shares of these levels by the known ones.
 
-    `levels` names the first entries of `shares`; there may be more, for other and missing values.
+    Other levels share the rest in proportion.
     """
     told = np.array([known.get(level, np.nan) for level in levels])
-    told = np.concatenate([told, np.full(len(shares) - len(told), np.nan)])
     unknown = np.isnan(told)
     rest = max(0.0, 1.0 - float(np.nansum(told)))
     others = max(float(shares[unknown].sum()), 1e-300)
@@ -269,8 +268,7 @@ def _levels(block: Any, z: Array, rng: np.random.Generator, habits: Habits) -> A
     shares = np.empty(count)
     shares[order] = drawn
     if isinstance(block, Category):
-        levels = [name for name, _ in block.values]
-        shares = _with_known(shares, levels, habits.shares.get(block.name, {}))
+        shares = _with_known(shares, block.level_names, habits.shares.get(block.name, {}))
     edges = special.ndtri(np.cumsum(shares[order])[:-1])
     place = order[np.searchsorted(edges, z)]
     hot = np.eye(count)[place]

@@ -582,8 +582,8 @@ def _describe_lifetime_use(life: dict[str, Any]) -> str:
         )
         if life["accountant"] != "pure":
             text += (
-                " (epsilons of runs do not simply add up: the first also brings in the delta, which "
-                "all of them share)"
+                " (epsilons of runs do not simply add up: the first also brings in the delta, "
+                "which all of them share)"
             )
     elif "budget" in life:
         text += f"; a lifetime budget of {life['budget']:g} is too small for it"

@@ -319,7 +319,7 @@ class Category(OneColumn):
         check_number_of_features(f"{self.name}.values", len(self.values))
         _check_missing_level(self.name, self.indicator, self.missing)
         members = [value for _, group in self.values for value in group]
-        groups = self._level_names
+        groups = self.level_names
         if not members or len(set(members)) != len(members) or len(set(groups)) != len(groups):
             rule = "must list at least one value, each value and each group once"
             raise SchemaError(f"{self.name}.values", None, rule, 'declare values = ["a", "b"]')
@@ -338,7 +338,8 @@ class Category(OneColumn):
             )
 
     @property
-    def _level_names(self) -> list[str]:
+    def level_names(self) -> list[str]:
+        """The names of all levels, with "other" and "missing" where they are levels."""
         groups = [name for name, _ in self.values]
         if self.other:
             groups.append("other")
@@ -348,7 +349,7 @@ class Category(OneColumn):
 
     @cached_property
     def feature_names(self) -> list[str]:
-        return [f"{self.name}={group}" for group in self._level_names if group != self.base]
+        return [f"{self.name}={group}" for group in self.level_names if group != self.base]
 
     @cached_property
     def level_of_listed_value(self) -> Declared[int]:
@@ -411,14 +412,14 @@ class Category(OneColumn):
         hot = np.where(group > rest, len(names) - 1, level_or_none)
         features = _one_hot_features(hot, len(names) + 1, None)
         kept = [
-            k for k, name in enumerate(names) if name in self._level_names and name != self.base
+            k for k, name in enumerate(names) if name in self.level_names and name != self.base
         ]
         return features[:, kept], outside
 
     def draw_features(self, n: int, rng: np.random.Generator) -> Array:
         """Groups, ``other`` included, are equally likely; nothing is missing."""
-        m = len(self._level_names)
-        base = None if self.base is None else self._level_names.index(self.base)
+        m = len(self.level_names)
+        base = None if self.base is None else self.level_names.index(self.base)
         return _one_hot_features(rng.integers(m - self.indicator, size=n), m, base)
 
 

@@ -196,7 +196,7 @@ class RunConfig:
     delta: float | None = constrained_field(
         None,
         optional_constraint(Interval(0, 1, closed="neither")),
-        remedy="use e.g. delta=1e-5; pure epsilon, where a method has it, is None (--pure of `train`)",
+        remedy="use e.g. delta=1e-5; None (`train --pure`) is pure epsilon, where a method has it",
     )
     rounds: int = constrained_field(10, Count(most=MOST_ROUNDS))
     graph: str = constrained_field("ring", Text())
