@@ -42,6 +42,20 @@ class TestSites:
         assert (found["nodes"], found["partition"]) == (5, "iid")
         assert [note for note in found["notes"] if "names 'hospital'" in note]
 
+    @pytest.mark.parametrize("what", [(), ("--inference",)])
+    def test_rows_dealt_to_sites_that_nobody_declared_are_said(
+        self, ok: Call, clinic: Clinic, what: tuple[str, ...]
+    ) -> None:
+        text = clinic.schema.read_text()
+        without_sites = clinic.schema.with_name("without_sites.toml")
+        without_sites.write_text(text.replace('site = "hospital"', 'ignore = ["hospital"]'))
+        words = ("train", "--data", clinic.csv, "--schema", without_sites, "--epsilon", 200, *what)
+        dealt = ok(*words, "--json").json["notes"]
+        held_by_one = ok(*words, "--trust", "curator", "--nodes", 1, "--json").json["notes"]
+        said = [note for note in dealt if "dealt at random to 5 sites" in note]
+        assert len(said) == 1 and "--trust curator --nodes 1" in said[0]
+        assert not [note for note in held_by_one if "dealt at random" in note]
+
     def test_inference_names_the_sites_of_the_schema_s_column(
         self, ok: Call, clinic: Clinic
     ) -> None:

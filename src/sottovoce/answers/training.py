@@ -36,6 +36,7 @@ from ..runs.training import (
     TrainConfig,
     deal_rows_to_nodes,
     digest_of_raw_table,
+    notes_on_dealing,
     with_partition,
 )
 from ..util.pages import describe_versions
@@ -337,7 +338,10 @@ class DealtTable:
         """
         counted = describe_unfit_rows(self.dataset.clipped, shortened=False)
         where = self.site_indices(model)
-        notes = list(self.dataset.notes)
+        notes = [
+            *self.dataset.notes,
+            *notes_on_dealing(self.config, self.dataset, len(self.sites)),
+        ]
         if self.dataset.people is not None:
             notes.append(ONE_EACH)
         real_sites = _site_column(self.config.partition or "") is not None and len(self.sites) > 1

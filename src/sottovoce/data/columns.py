@@ -411,9 +411,7 @@ class Category(OneColumn):
         level_or_none = np.where(outside, len(names), group)
         hot = np.where(group > rest, len(names) - 1, level_or_none)
         features = _one_hot_features(hot, len(names) + 1, None)
-        kept = [
-            k for k, name in enumerate(names) if name in self.level_names and name != self.base
-        ]
+        kept = [k for k, name in enumerate(names) if name in self.level_names and name != self.base]
         return features[:, kept], outside
 
     def draw_features(self, n: int, rng: np.random.Generator) -> Array:

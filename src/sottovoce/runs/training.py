@@ -722,16 +722,11 @@ def _score_and_report(given: _Given, result: Result, choice: Choice | None) -> R
 def _notes_for_reader(given: _Given, result: Result) -> list[str]:
     """Collect the notes that any reader should know."""
     schema = given.dataset.schema
-    how = given.config.partition or "iid"
     notes = [*given.dataset.notes, *_notes_on_start(result, given.public)]
     if given.centring is not None:
         notes.append(given.centring.says)
+    notes += notes_on_dealing(given.config, given.dataset, len(given.parts))
     if schema is not None:
-        if schema.site and not how.startswith("site:"):
-            notes.append(
-                f"the schema names {schema.site!r} as the column of sites, but rows were "
-                f"partitioned over sites by {how!r}"
-            )
         notes += note_on_long_rows(schema)
     if "dropout" in result.extra:
         lost = [f"{i} from round {k} on" for i, k in result.extra["dropout"]["since"].items()]
@@ -740,6 +735,38 @@ def _notes_for_reader(given: _Given, result: Result) -> list[str]:
             "without losses"
         )
     return notes
+
+
+def notes_on_dealing(config: TrainConfig, dataset: data.Dataset, sites: int) -> list[str]:
+    """Say where a table's own schema names other sites than its rows were dealt to, or none.
+
+    Parameters
+    ----------
+    config : TrainConfig
+        With its partition.
+    dataset : Dataset
+    sites : int
+        How many there are.
+
+    Returns
+    -------
+    list of str
+        One note, or none.
+    """
+    how = config.partition or "iid"
+    schema = dataset.schema
+    if schema is not None and schema.site and not how.startswith("site:"):
+        return [
+            f"the schema names {schema.site!r} as the column of sites, but rows were "
+            f"partitioned over sites by {how!r}"
+        ]
+    # Tables in the package are dealt to sites on purpose.
+    if config.schema is None or how != "iid" or sites == 1 or config.run.trusted.pools_rows:
+        return []
+    return [
+        f"the schema names no column of sites, so rows were dealt at random to {sites} sites; if "
+        "one holder has all rows, trust the curator and have one site (--trust curator --nodes 1)"
+    ]
 
 
 class _Scores(NamedTuple):
