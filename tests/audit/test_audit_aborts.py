@@ -194,7 +194,7 @@ def kinds(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> set[type[Query]
     with monkeypatch.context() as patched:
         patched.setattr(Pricer, "_note_query", noted)
         # The plan is made again, for its queries.
-        patched.setattr(pricing, "_last_plan", None)
+        patched.setattr(pricing, "_last_plans", {})
         plan_ledger(
             ready.algorithm,
             RunSetting(ready.facts, ready.graph, config.rounds, ready.ledger.accountant),

@@ -110,6 +110,10 @@ class Releases:
         return self.query_of_item(j + 1, self.items[j].what(np.zeros(1)))
 
 
+OwnPart = Callable[[Bounded, Array], Array]
+"""Takes a statistic and all sites' own answers to what is stored of them."""
+
+
 class Kept(NamedTuple):
     """The layout of a recipe's state: what it stores of each answer.
 
@@ -123,7 +127,7 @@ class Kept(NamedTuple):
     """
 
     entries: tuple[int, ...]
-    own_part: Callable[[Bounded, Array], Array] | None = None
+    own_part: OwnPart | None = None
 
 
 class SiteAnswers(NamedTuple):

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -31,6 +32,7 @@ from .items import (
     Item,
     Kept,
     Opened,
+    OwnPart,
     Releases,
     Script,
     SiteAnswers,
@@ -68,10 +70,15 @@ class Recipe(Algorithm[Opened]):
     def script(self, facts: Facts, replicates: int) -> Script:
         """Yield each item's statistic at its points, receive its answer, and return the outcome."""
 
-    @property
+    @cached_property
     def releases_with_noise(self) -> Releases:
         """The items with their noise."""
+        # Made once: every round and every price asks for it.
         return Releases(self.items, self.noise)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The items hold functions that cannot be pickled, and are made again where they are needed.
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def answers_of_state(self, facts: Facts) -> Kept:
         """Return the layout of the state: the mean over all sites' rows, or every site's answer."""
@@ -82,7 +89,7 @@ class Recipe(Algorithm[Opened]):
         return self.script(facts, replicates)
 
     def init(self, node: Node) -> Opened:
-        K, W = len(self.items), sum(self.answers_of_state(node.facts).entries)
+        K, W = len(self.releases_with_noise.items), sum(self.answers_of_state(node.facts).entries)
         return Opened(
             without_copies(np.zeros((*node.zero_vector().shape[:-1], W)), node.facts),
             np.zeros(K),
@@ -101,16 +108,16 @@ class Recipe(Algorithm[Opened]):
         -------
         Opened
         """
-        entries = self.answers_of_state(node.facts).entries
+        kept = self.answers_of_state(node.facts)
         # Where the answer of this round stands among all W entries.
-        start, width = sum(entries[: k - 1]), entries[k - 1]
-        script, said = self._replayed_script(k - 1, state, node.facts)
-        what = check_listed_statistic(said, self.items[k - 1], node.facts)
+        start, width = sum(kept.entries[: k - 1]), kept.entries[k - 1]
+        script, said = self._replayed_script(k - 1, state, node.facts, kept)
+        what = check_listed_statistic(said, self.releases_with_noise.items[k - 1], node.facts)
         # The script's points, one for each replicate, have no axis of nodes; every node gets the
         # same.
         at = what.at.reshape(*state.told.shape[:-1], -1)
         at = np.array(np.broadcast_to(at, (*node.zero_vector().shape[:-1], at.shape[-1])))
-        found, among = self._release_item(k, replace(what, at=at), node)
+        found, among = self._release_item(k, replace(what, at=at), node, kept.own_part)
         # The state as of :class:`Opened`, with this answer and who is behind it.
         told, rows, sites = (x.copy() for x in state)
         told[..., start : start + width] = found
@@ -133,16 +140,15 @@ class Recipe(Algorithm[Opened]):
         Opened
             `state`, unchanged.
         """
-        node.ask(self.releases_with_noise.query_of_item(k, self.items[k - 1].what(np.zeros(1))))
+        releases = self.releases_with_noise
+        node.ask(releases.query_of_item(k, releases.items[k - 1].what(np.zeros(1))))
         return state
 
-    def _release_item(self, k: int, what: Bounded, node: Node) -> tuple[Array, Among]:
+    def _release_item(
+        self, k: int, what: Bounded, node: Node, own_part: OwnPart | None
+    ) -> tuple[Array, Among]:
         """Release an item: return what the state stores of the answer, and the sites it covers."""
-        facts, among, own_part = (
-            node.facts,
-            node.among(),
-            self.answers_of_state(node.facts).own_part,
-        )
+        facts, among = node.facts, node.among()
         answer = node.ask(self.releases_with_noise.query_of_item(k, what))
         if own_part is not None:
             own = own_part(what, node.net.gather_from_all_nodes(answer))
@@ -151,19 +157,23 @@ class Recipe(Algorithm[Opened]):
         return without_copies(node.mean(answer, among), facts), among
 
     def outcome(self, state: Opened, facts: Facts) -> Any:
-        return self._replayed_script(len(self.items), state, facts)[1]
+        done = len(self.releases_with_noise.items)
+        return self._replayed_script(done, state, facts, self.answers_of_state(facts))[1]
 
     def model(self, state: Opened) -> Array:
         # A recipe trains no model: what it finds is its outcome.
         return np.zeros((*state.told.shape[:-1], 1))
 
-    def _replayed_script(self, done: int, state: Opened, facts: Facts) -> tuple[Script, Any]:
+    def _replayed_script(
+        self, done: int, state: Opened, facts: Facts, kept: Kept
+    ) -> tuple[Script, Any]:
         """Return the script after `done` answers, and what it yields or returns then.
 
-        A running script is continued; without one it is replayed from the start.
+        A running script is continued; without one it is replayed from the start.  `kept` is the
+        layout of the state.
         """
         # Answers as (replicates, W); `ends` is where each item's entries begin and end.
-        told, kept = state.told.reshape(-1, state.told.shape[-1]), self.answers_of_state(facts)
+        told = state.told.reshape(-1, state.told.shape[-1])
         ends, apart = np.cumsum((0, *kept.entries)), kept.own_part is not None
         live = state.take_script()
         if live is None:

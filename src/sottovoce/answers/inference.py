@@ -817,7 +817,7 @@ class Newton(SeparateSites):
 
         The average weighs them by their precision; `kind` is the class of their query.
         """
-        statistics = [item.what(np.zeros(1)) for item in self.items]
+        statistics = [item.what(np.zeros(1)) for item in self.releases_with_noise.items]
         spreads = [
             self.releases_with_noise.noise_deviation(j, facts, among)
             for j, statistic in enumerate(statistics)

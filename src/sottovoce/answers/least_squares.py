@@ -322,7 +322,7 @@ class Stepped(SeparateSites):
         `last` says whether that is the last gradient, or else the second.
         """
         name = "last gradient" if last else "second gradient"
-        place = [item.name for item in self.items].index(name)
+        place = [item.name for item in self.releases_with_noise.items].index(name)
         return self.releases_with_noise.noise_deviation(place, facts, cells.among)
 
     def _choose_clipping(

@@ -309,24 +309,19 @@ def _key_of_method(method: Algorithm[Any]) -> Any:
     return method
 
 
-class _Plan(NamedTuple):
-    """The events of a run of all nodes that no budget ends, under the key of the plan."""
-
-    key: Any
-    events: tuple[Event, ...]
-
-
-# Most events that are kept of a plan: of longer runs, most of the time is the run itself.
+# Most events that are kept of all plans: of longer runs, most of the time is the run itself.
 _MOST_EVENTS = 10_000
-# A cache: the last plan.  A calibration ends with the plan that the run is opened with, and
-# one-against-rest classifiers run one plan for each class.
-_last_plan: _Plan | None = None
+_MOST_PLANS = 16
+# A cache: events of the last plans by their keys, the oldest first.  A calibration ends with the
+# plan that the run is opened with, one-against-rest classifiers run one plan for each class, and
+# replicates of a study, which differ in rows and seed, make the plans of the first one again.
+_last_plans: dict[Any, tuple[Event, ...]] = {}
 
 
 def planned_events(method: Algorithm[Any], setting: RunSetting) -> tuple[Event, ...]:
     """Return the events of a run of all nodes that no budget ends, in order.
 
-    The last plan is kept, so that a run that was priced is not planned again.
+    The last plans are kept, so that a run that was priced is not planned again.
 
     Parameters
     ----------
@@ -344,15 +339,30 @@ def planned_events(method: Algorithm[Any], setting: RunSetting) -> tuple[Event, 
     InvalidInput
         As :func:`collect_queries`.
     """
-    global _last_plan
-    # Another thread may replace it meanwhile.
-    last, key = _last_plan, key_of_plan(method, setting)
-    if last is not None and key is not None and last.key == key:
-        return last.events
+    global _last_plans
+    # Another thread may replace it meanwhile, and none changes the one that is there.
+    known, key = _last_plans, key_of_plan(method, setting)
+    if key is not None and key in known:
+        return known[key]
     events = _events_of_dry_run(_DryRun.for_all_nodes(method, setting))
-    if key is not None and len(events) <= _MOST_EVENTS:
-        _last_plan = _Plan(key, events)
+    if key is not None:
+        _last_plans = _with_plan(known, key, events)
     return events
+
+
+def _with_plan(
+    known: dict[Any, tuple[Event, ...]], key: Any, events: tuple[Event, ...]
+) -> dict[Any, tuple[Event, ...]]:
+    """Return the plans with a new one, as many of the last as have at most `_MOST_EVENTS`."""
+    kept, total = [(key, events)], len(events)
+    for one in reversed(known.items()):
+        total += len(one[1])
+        if total > _MOST_EVENTS or len(kept) == _MOST_PLANS:
+            break
+        kept.append(one)
+    if len(events) > _MOST_EVENTS:
+        return known
+    return dict(reversed(kept))
 
 
 def _events_of_dry_run(dry: _DryRun) -> tuple[Event, ...]:
