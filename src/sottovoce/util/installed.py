@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from functools import lru_cache
 from typing import NamedTuple
 
 _FOLDER = re.compile(r"(?P<package>[^-]+)(-.*)?\.(dist|egg)-info")
@@ -49,16 +50,32 @@ def installed_packages() -> list[Installed]:
     found: dict[str, Installed] = {}
     for folder in dict.fromkeys(sys.path):
         try:
-            names = sorted(os.listdir(folder or os.curdir))
+            now = os.stat(folder or os.curdir)
+            known = _packages_in_folder(folder, (now.st_dev, now.st_ino, now.st_mtime_ns))
         # A zip file, or a folder that is not there.
         except OSError:
             continue
-        for name in names:
-            match = _FOLDER.fullmatch(name)
-            if match is not None:
-                one = Installed(match["package"], os.path.join(folder, name))
-                found.setdefault(_comparable_name(one.package), one)
+        for name, one in known:
+            found.setdefault(name, one)
     return list(found.values())
+
+
+@lru_cache(maxsize=64)
+def _packages_in_folder(
+    folder: str, state: tuple[int, int, int]
+) -> tuple[tuple[str, Installed], ...]:
+    """List the packages of one folder of the path, by their comparable names.
+
+    The list is kept while the folder's `state` is the same: whatever is installed changes the time
+    of its last change.
+    """
+    found = []
+    for name in sorted(os.listdir(folder or os.curdir)):
+        match = _FOLDER.fullmatch(name)
+        if match is not None:
+            one = Installed(match["package"], os.path.join(folder, name))
+            found.append((_comparable_name(one.package), one))
+    return tuple(found)
 
 
 def installed_version(package: str) -> str:
