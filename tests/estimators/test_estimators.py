@@ -91,7 +91,7 @@ def test_classifiers_pass_scikit_learns_estimator_checks(
     """The default is chosen once here: the checks have 20 shapes, and a search for each takes a
     minute.
     """
-    chosen = {"method": "momentum", "rounds": 100, "rho": 1e-5, "max_grad_norm": 0.1}
+    chosen = {"method": "momentum", "rounds": 30, "rho": 1e-5, "max_grad_norm": 0.1}
     monkeypatch.setattr(
         classifier_steps,
         "choose_method",
