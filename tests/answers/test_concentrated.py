@@ -183,7 +183,7 @@ class TestOneEnd:
         means = np.arange(1.0, 30.0)
         told = 0
         for mean in means.tolist():
-            counts = stats.poisson.ppf(rng.random(200_000), mean) + noise * rng.normal(size=200_000)
+            counts = rng.poisson(mean, size=200_000) + noise * rng.normal(size=200_000)
             counts = np.maximum(counts[counts < printed], 0.0)
             if len(counts) < 20_000:
                 continue

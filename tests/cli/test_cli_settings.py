@@ -176,6 +176,7 @@ def test_a_setting_may_hold_equals_signs_and_come_several_times(
 ) -> None:
     monkeypatch.setattr(forecast, "REAL_WORLDS", 3)  # of how many tables is not asked here
     monkeypatch.setattr(forecast, "EVEN_WORLDS", 2)
+    monkeypatch.setattr(forecast, "CLOSE", 2.0)  # nor how closely the rows that it needs are found
     schema = Path("s.toml")
     schema.write_text(
         'label = { column = "y", positive = "1", negative = "0" }\n'
