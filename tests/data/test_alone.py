@@ -53,11 +53,12 @@ def encoded(schema: Schema, table: Table) -> Any:
 
 @pytest.mark.parametrize("door", list(DOORS))
 def test_encoding_of_a_row_does_not_depend_on_other_rows(door: str, tmp_path: Path) -> None:
-    """Column by column, so that a refusal of one, which stops a run, hides nothing of the
-    others.
+    """Column by column, so that a refusal of one, which stops a run, hides nothing of the others.
+
+    A random search; tests/data/test_no_row_changes_another.py has every odd value at every door.
     """
     rng, compared = np.random.default_rng(5), 0
-    for turn in range(240):
+    for turn in range(120):
         name = list(COLUMNS)[turn % len(COLUMNS)]
         pool = DOORS[door]
         if rng.random() < 0.7:  # refusals are rarer from few kinds of values
@@ -83,7 +84,7 @@ def test_encoding_of_a_row_does_not_depend_on_other_rows(door: str, tmp_path: Pa
             )
             compared += 1
     # a list is no value: it is always refused
-    assert compared == 0 if door == "nested" else compared >= 10
+    assert compared == 0 if door == "nested" else compared >= 5
 
 
 def test_number_is_not_read_as_missing_because_another_row_is() -> None:
