@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
 from scipy.special import expit
 
 from sottovoce.answers.coefficients import Coefficients, build_coefficient_table

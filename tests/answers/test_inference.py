@@ -345,11 +345,11 @@ def test_prediction_for_a_row_has_an_interval() -> None:
 
 
 def test_prediction_intervals_cover() -> None:
-    """The true log-odds of four rows, over 120 data sets and noises: 95%, within four standard
+    """The true log-odds of four rows, over 80 data sets and noises: 95%, within four standard
     errors of a share. Each interval is the contrast of a table, whose coverage is tested above; two
     thirds of its length fails here.
     """
-    sets, short = 120, 2 / 3
+    sets, short = 80, 2 / 3
     rows = np.array([[0.0, 0.0, 0.0], [1.0, -1.0, 0.5], [2.0, 2.0, 0.0], [-1.0, 0.3, -2.0]])
     naming, held, held_short = numbers(10)[0], np.zeros(len(rows)), np.zeros(len(rows))
     for seed in range(sets):

@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import warm
 from command_line import SMALL, Call, Clinic, ErrorLine, parse_error_line
 
 from sottovoce.data import builtin_schema
@@ -36,10 +37,7 @@ def limited(size: int, *arguments: object, cwd: Path) -> subprocess.CompletedPro
         f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size}))\n"
         "from sottovoce.cli import main; main()"
     )
-    command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=cwd, timeout=120
-    )
+    return warm.run(["-c", code, *arguments], cwd=cwd, timeout=120)
 
 
 def one_line(text: str) -> str:
@@ -187,14 +185,10 @@ def test_predictions_are_written_whole_or_not_at_all(
 def test_standard_output_that_takes_nothing_is_one_line(tmp_path: Path) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("there is no device that is always full")
-    for arguments in (
-        ("plan", "--method", "dvp"),
-        ("data", "--json"),
-        (*TRAIN, "--save", "run.npz"),
-    ):
-        with open("/dev/full", "w") as full:
-            done = subprocess.run(
-                [sys.executable, "-m", "sottovoce", *map(str, arguments)],
+    with open("/dev/full", "w") as full:
+        ends = [
+            subprocess.run(
+                [sys.executable, "-m", "sottovoce", "plan", "--method", "dvp"],
                 stdout=full,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -202,6 +196,14 @@ def test_standard_output_that_takes_nothing_is_one_line(tmp_path: Path) -> None:
                 cwd=tmp_path,
                 timeout=120,
             )
+        ]
+    code = (
+        'import os; os.dup2(os.open("/dev/full", os.O_WRONLY), 1)\n'
+        "from sottovoce.cli import main; main()"
+    )
+    for arguments in (("data", "--json"), (*TRAIN, "--save", "run.npz")):
+        ends.append(warm.run(["-c", code, *arguments], cwd=tmp_path, timeout=120))
+    for done in ends:
         assert done.returncode == 1 and "No space left" in one_line(done.stderr)
     assert Result.load(tmp_path / "run.npz").rounds == 6  # it was saved before anything was printed
 

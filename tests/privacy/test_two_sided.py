@@ -40,7 +40,7 @@ OTHERS: list[list[Row]] = [[], [(1, 0.9), (-1, 0.2), (0.4, -1)], [(1, -1)] * 3]
 @pytest.mark.parametrize("K", [0.3, 1.0, 5.0])
 @pytest.mark.parametrize("beta", [0.2, 0.7, 2.0])
 def test_the_general_form_of_u1_needs_no_sign(loss: Residual, K: float, beta: float) -> None:
-    w = np.linspace(-1, 1, 240001) * (10 + 16 / (beta * K))
+    w = np.linspace(-1, 1, 80001) * (10 + 16 / (beta * K))
 
     def log_density(rows: list[Row]) -> Array:
         gradient, hessian = gradient_and_hessian(loss, rows, K, w)

@@ -17,9 +17,10 @@ from auditor import Auditor
 @pytest.mark.parametrize("kind", ["calm", "faults", "liar"])
 def test_the_auditor_finds_no_broken_promise(kind: str) -> None:
     """Random sites, methods, graphs, rounds and faults; ``world.py --seeds`` runs as many as
-    wanted.
+    wanted.  A calm world has no faults, and ends in a few ways only.
     """
-    broken = {seed: found for seed in range(25) if (found := world.play(seed, kind)[1])}
+    seeds = range(10 if kind == "calm" else 25)
+    broken = {seed: found for seed in seeds if (found := world.play(seed, kind)[1])}
     assert broken == {}
 
 
