@@ -197,7 +197,7 @@ def test_the_other_price_of_a_sum_holds_for_any_sites_that_take_part(
     there = replace(prepared.facts, relation=other_relation(relation), solved_for=relation)
     asked.clear()
     # The plan is made again, for its queries.
-    monkeypatch.setattr(pricing, "_last_plan", None)
+    monkeypatch.setattr(pricing, "_last_plans", {})
     for own, query in zip(prepared.plan_ledger().rows, asked, strict=True):
         assert isinstance(own, events.SummedGaussianMechanism)
         known = event_under_other(own, query.event(there))

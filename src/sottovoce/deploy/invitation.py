@@ -33,6 +33,7 @@ import hashlib
 import json
 from base64 import b32encode
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -56,6 +57,8 @@ _HEARD = str.maketrans("OIL", "011", " -\t")
 _SALT = b"sottovoce code 1"
 
 
+# The same plan is named at many places of one command, and the function is slow on purpose.
+@lru_cache(maxsize=64)
 def comparison_code(data: bytes, groups: int = GROUPS) -> str:
     """Return a short code of public data, which people compare by telephone: ``7K2M-...``.
 
