@@ -5,6 +5,7 @@ printed results.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -154,12 +155,18 @@ def test_accuracy_interval_covers_for_threshold_beyond_all_cells(
         assert precision.refused
 
 
+@cache
+def replicated() -> tuple[np.ndarray, np.ndarray, list[dict[str, metrics.Quality]]]:
+    """Return scores and labels, and their evaluation with 200 draws of the noise."""
+    scores, y = drawn(3000, np.random.default_rng(9))
+    return scores, y, asked(scores, y, config(replicates=200, epsilon=1.0))
+
+
 def test_the_noise_on_a_count_is_the_stated_one() -> None:
     """A chi-squared test of 200 replicates at one in 10^4; two thirds and three halves of the
     stated deviation fail.
     """
-    scores, y = drawn(3000, np.random.default_rng(3))
-    found = asked(scores, y, config(replicates=200))
+    _, y, found = replicated()
     share = np.array([float(one[""].positives.value or 0) for one in found]) * 3000
     noise = found[0][""].noise * np.sqrt(metrics.CELLS)
     squares = float(np.sum((share - np.sum(y > 0)) ** 2)) / noise**2
@@ -238,10 +245,8 @@ def test_accuracy_has_the_noise_of_all_summed_counts() -> None:
     """The number of rows is public, so no noise cancels. A chi-squared test of 200 replicates at
     one in 10^4; two thirds and three halves of the stated deviation fail.
     """
-    scores, y = drawn(3000, np.random.default_rng(9))
-    found = [
-        one[""].rates["accuracy"] for one in asked(scores, y, config(replicates=200, epsilon=1.0))
-    ]
+    scores, y, every = replicated()
+    found = [one[""].rates["accuracy"] for one in every]
     value, low, high = np.array([(x.value, x.low, x.high) for x in found], dtype=float).T
     told = np.mean(((high - low) / 2.0 / stats.norm.isf(0.025)) ** 2 - value * (1.0 - value) / 3000)
     squares = float(np.sum((value - ev.exact_metrics(scores, y)["accuracy"]) ** 2)) / told
