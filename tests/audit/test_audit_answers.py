@@ -106,9 +106,9 @@ def test_every_release_and_recipe_is_played_and_the_claims_stand() -> None:
         if not case.tables[0].has_offset:
             assert apart.tolist() == [0]
     few = {name: stands[name] for name in ("regression", "held-out rows")}
-    # A run of an evaluation takes fifty times as long, so few of them see less of the loss.
+    # A run of an evaluation takes fifty times as long: fewer of them see less of the loss.
     slow = {name: stands[name] for name in ("evaluation, summed",)}
-    for games, runs, least in ((slow, 500, 0.1), (few, 1500, 0.25)):
+    for games, runs, least in ((slow, 500, 0.1), (few, RUNS, 0.25)):
         verdict = play(Options(replicates=runs), games)
         assert isinstance(verdict, WorstVerdict) and set(verdict.games) == set(games)
         assert not verdict.refuted and not verdict.is_refuted_exactly
