@@ -246,7 +246,7 @@ def test_same_file_and_seed_same_numbers_and_nothing_runs_twice(done, tmp_path):
     assert (again.folder / "table.csv").read_bytes() == (done.folder / "table.csv").read_bytes()
     kept = run(parse(SMALL, "small"), tmp_path)
     assert (again.reused, kept.reused, kept.cells) == (0, 5, 5)
-    assert kept.seconds == again.seconds  # of the kept cells
+    assert kept.cost == again.cost  # of the kept cells
     other = run(changed(parse(SMALL, "small"), None, 1), tmp_path)
     assert other.reused == 0
     assert (other.folder / "table.csv").read_bytes() != (done.folder / "table.csv").read_bytes()

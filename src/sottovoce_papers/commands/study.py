@@ -212,7 +212,7 @@ def _plain(
                 "rows": len(done.rows),
                 "cells": done.cells,
                 "reused": done.reused,
-                "seconds": done.seconds,
+                "seconds": done.cost.seconds,
                 "claims": [words(one) for one in claims],
             }
             for done, _, claims in finished
@@ -232,7 +232,7 @@ def _render(
         told = f"{done.cells} cells"
         if done.reused:
             told += f", {done.reused} reused from an earlier run"
-        told += f", {done.seconds:.0f} s"
+        told += f", {done.cost.seconds:.0f} s"
         console.print(f"[bold]{escape_markup(done.study.name)}[/]: {told}", highlight=False)
         for one in claims:
             console.print(f"  {escape_markup(page.said_of(one))}", highlight=False)

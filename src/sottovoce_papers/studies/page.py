@@ -23,7 +23,7 @@ from sottovoce.util.typing import Any
 from . import made, verdicts
 from .figures import SPREADS, Panel, series_of
 from .kinds import Row
-from .run import StudyRun
+from .run import Cost, StudyRun
 from .spec import Figure, Study, matches, select
 from .verdicts import Judged, Judgement, said
 
@@ -49,7 +49,7 @@ def verdicts_json(done: StudyRun, claims: Sequence[Judged]) -> str:
         "seed": study.seed,
         "cells": done.cells,
         "quick": done.quick,
-        "seconds": round(done.seconds, 1),
+        "seconds": round(done.cost.seconds, 1),
         "made": made.here(),
         "differs": list(study.differs),
         "claims": [one.plain() for one in claims],
@@ -84,7 +84,7 @@ def page(
     study = done.study
     made_with = (
         f"{made.sentence(made.here())}. "
-        f"{done.cells} cells, {done.seconds:.0f} seconds of a processor together. "
+        f"{done.cells} cells, {done.cost.seconds:.0f} seconds of a processor together. "
         f"Seed {study.seed}, {study.replicates} replicates; "
         "the same command with the same versions gives the same numbers."
     )
@@ -406,7 +406,7 @@ def index(
             picture = _picture(panel, one.study.title)
         told = "; ".join(verdicts.summed(found))
         cards.append(Card(one.study.name, one.study.title, told, picture))
-    seconds = sum(one.seconds for one, _, _ in done)
+    seconds = Cost.together(one.cost for one, _, _ in done).seconds
     return render_template(
         "studies.html",
         package="sottovoce_papers",
