@@ -112,28 +112,35 @@ class Claim:
     audit: str = ""
 
     @property
+    def known(self) -> float:
+        """What is proved in the terms of the claim: at `delta` if it has one, else pure."""
+        if self.at_delta:
+            return self.proved_at_delta
+        return self.proved
+
+    @property
     def verdict(self) -> str:
         """The verdict, a key of `MEANINGS`; "ambiguous: " stands before it for one of several
         readings.
         """
+        if self.reading and not self.misprint:
+            return f"ambiguous: {self.plain_verdict}"
+        return self.plain_verdict
+
+    @property
+    def plain_verdict(self) -> str:
+        """The verdict without a word on readings."""
         if self.misprint:
             return "misprint, corrected"
         # rounding of a claim that is attained exactly does not make it false
         slack = self.claimed * (1.0 + 1e-9)
-        known = self.proved
-        if self.at_delta:
-            known = self.proved_at_delta
         if self.attained is not None and self.attained > slack:
-            word = "false"
-        elif known > slack:
-            word = "unproved"
-        elif known >= 0.9 * self.claimed:
-            word = "holds"
-        else:
-            word = "holds, loose"
-        if self.reading:
-            return f"ambiguous: {word}"
-        return word
+            return "false"
+        if self.known > slack:
+            return "unproved"
+        if self.known >= 0.9 * self.claimed:
+            return "holds"
+        return "holds, loose"
 
     def to_dict(self) -> dict[str, Any]:
         return {**{k: v for k, v in vars(self).items() if k != "at_delta"}, "verdict": self.verdict}
