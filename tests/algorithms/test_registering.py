@@ -329,7 +329,7 @@ def test_the_variant_of_the_guide_is_a_method_that_is_audited_on_its_parents_pai
     """The Python of docs/howto/extend.md on a variant, as it stands there, and both signatures."""
     page = Path(__file__).parents[2] / "docs" / "howto" / "extend.md"
     text = page.read_text(encoding="utf-8")
-    _, _, guide = text.partition("A variant of a method derives from it")
+    _, _, guide = text.partition("A variant derives from its method")
     (code,) = re.findall(r"```python\n(.*?)```", guide.partition("\n## ")[0], re.S)
     exec(compile(code, "a variant", "exec"), {"__name__": "a_module_of_ones_own"})
     try:
