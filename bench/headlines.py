@@ -7,7 +7,8 @@ Words are written by hand in bench/article/, and what is claimed, where, and whi
 stands beside it in bench/headlines.toml.  No number of ours is typed: a page names it as
 ``{{name.field}}``, and this command fills it from the studies' tables, from ``sottovoce claims``,
 or by computing it.  ``numbers.json`` keeps what was filled, so that a test fills the pages again
-without the studies.
+without the studies.  ``--studies docs/measured/papers/results`` takes the studies' numbers from the
+results that are kept there, and leaves the figures as they are.
 """
 
 from __future__ import annotations
@@ -428,8 +429,10 @@ def main() -> None:
         place.write_text(
             json.dumps(kept, indent=1, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8"
         )
-        for name, image in pictures(studies).items():
-            (arguments.out / name).write_bytes(image)
+        # means have no replicates: with the kept results the figures stay as they are
+        if papers.kept_results(studies) is None:
+            for name, image in pictures(studies).items():
+                (arguments.out / name).write_bytes(image)
     kept = json.loads(place.read_text(encoding="utf-8"))
     for name, text in pages(kept).items():
         (arguments.out / name).write_text(text, encoding="utf-8")

@@ -7,17 +7,22 @@ Items are listed by hand in bench/papers.toml.  Numbers and verdicts of figures 
 studies' tables, which ``sottovoce study all`` writes, judged by the claims of this checkout: a
 claim may be mended without another run.  Those of algorithms and theorems on privacy are computed
 as ``sottovoce claims`` does.
+
+With ``--studies docs/measured/papers/results`` the pages are made from the results that are kept
+there, in seconds: figures' verdicts are then as they were judged when these were written.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import gzip
+import io
 import json
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +33,7 @@ from sottovoce.errors import InvalidInput
 from sottovoce_papers import claims, sample_size
 from sottovoce_papers.studies import legend, made, spec, tables, verdicts
 from sottovoce_papers.studies.legend import AMBIGUOUS, OTHER_FORM, SAME_FORM
+from sottovoce_papers.studies.run import Cost
 from sottovoce_papers.tradeoff import fit_accuracy
 
 PAPERS = ("000", "001", "002", "003", "004")
@@ -63,28 +69,38 @@ the page.
 """
 
 
-@lru_cache
-def finished(folder: Path, name: str) -> tuple[list[dict[str, Any]], int, float]:
-    """Rows of a study's finished cells, of those that its file asks for now; how many these are;
-    their seconds.
+class Finished(NamedTuple):
+    """A study's cells that have run as its file asks for them now: their rows, how many they are,
+    and what they cost.
     """
+
+    rows: list[dict[str, Any]]
+    cells: int
+    cost: Cost
+
+
+@lru_cache
+def finished(folder: Path, name: str) -> Finished:
+    """Rows of a study's finished cells, of those that its file asks for now, with their cost."""
     kept = {}
     for place in sorted(
         (folder / "cells").glob("*.json.gz"), key=lambda place: place.stat().st_mtime
     ):  # the newest wins
         cell = json.loads(gzip.decompress(place.read_bytes()))
         kept[_known(cell["parameters"])] = cell
-    study, found, seconds, many = spec.load(name), [], 0.0, 0
+    study, found, many = spec.load(name), [], 0
+    costs = dict[str, Cost]()  # cells with the same parameters have run once
     for point, labels in zip(study.points(), study.labels(), strict=True):
         p = {**study.fixed, **point, "seed": study.seed, "replicates": study.replicates}
         cell = kept.get(_known(p))
         if cell is None:
             continue
-        many, seconds = many + 1, seconds + cell["seconds"]
+        many += 1
+        costs[_known(p)] = Cost.of_cell(cell)
         for row in cell["rows"]:
             own = {key: one for key, one in row.items() if not key.startswith("_")}
             found.append(labels | own)
-    return found, many, seconds
+    return Finished(found, many, Cost.together(costs.values()))
 
 
 def _known(p: dict[str, Any]) -> str:
@@ -97,8 +113,43 @@ def _known(p: dict[str, Any]) -> str:
 
 
 def table(folder: Path) -> list[dict[str, Any]]:
-    """The rows of a study of the package, from its finished cells."""
-    return finished(folder, folder.name)[0] if folder.name in spec.names() else []
+    """The rows of a study of the package: from its finished cells, or the kept means over
+    replicates.
+    """
+    if kept_results(folder.parent) is not None:
+        return means(folder.parent / "means" / f"{folder.name}.csv.gz")
+    return finished(folder, folder.name).rows if folder.name in spec.names() else []
+
+
+def means(place: Path) -> list[dict[str, Any]]:
+    """The rows of a kept table of means: numbers as numbers, without what a setting has not."""
+    text = gzip.decompress(place.read_bytes()).decode()
+    lines = csv.DictReader(io.StringIO(text))
+    return [{key: _plain(told) for key, told in line.items() if told} for line in lines]
+
+
+def _plain(told: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(told)
+        except ValueError:
+            continue
+    return told
+
+
+@lru_cache
+def kept_results(folder: Path) -> dict[str, dict[str, Any]] | None:
+    """What a folder of kept results says of each study (bench/results.py); None for a folder that
+    ``sottovoce study`` wrote.
+    """
+    place = folder / "verdicts.json"
+    if not place.is_file():
+        return None
+    content, found = json.loads(place.read_text(encoding="utf-8")), {}
+    for one in content["studies"]:
+        way = next(way for way in content["made"] if one["study"] in way["studies"])
+        found[one["study"]] = one | {"made": way["made"]} | way["costs"][one["study"]]
+    return found
 
 
 @lru_cache
@@ -106,6 +157,9 @@ def judged(folder: Path) -> dict[str, Any] | None:
     """What a study's folder says, its claims judged anew over its cells; None if it has not run
     as its file is now.
     """
+    kept = kept_results(folder.parent)
+    if kept is not None:
+        return kept.get(folder.name)
     place = folder / "verdicts.json"
     if not place.exists():
         return None
@@ -114,12 +168,19 @@ def judged(folder: Path) -> dict[str, Any] | None:
     if not found and (folder / "cells").is_dir() and folder.name in spec.names():
         return None  # cells of other settings
     if found:
-        study, (_, many, seconds) = spec.load(folder.name), finished(folder, folder.name)
+        study, (_, many, cost) = spec.load(folder.name), finished(folder, folder.name)
         of = len(study.points())
-        said |= {"replicates": study.replicates, "seconds": seconds, "paper": study.paper}
+        said |= {"replicates": study.replicates, "paper": study.paper}
+        said |= {"seconds": cost.seconds, "runs": cost.runs}
         said["cells"] = many if many == of else f"{many} of {of}"
         said["claims"] = [one.plain() for one in verdicts.judged(study, found)]
     return said
+
+
+def cost_of(said: Mapping[str, Any]) -> Cost:
+    """What a study cost, by what :func:`judged` says of it."""
+    runs = said.get("runs", {})
+    return Cost(said["seconds"] - sum(runs.values()), runs)
 
 
 def fitted(folder: Path, method: str) -> str:
@@ -452,28 +513,38 @@ def _speaks(text: str, name: str) -> bool:
     return re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text) is not None
 
 
+SHARED = (
+    "A run that several studies need is made once: it counts in the seconds of each of them, and "
+    "once in the sum."
+)
+PARTIAL = (
+    "≥: of these studies the cost of runs that a study above them had made was not recorded, and "
+    "is in the seconds of that one only."
+)
+
+
 def times(studies: Path) -> str:
     """The table of docs/howto/studies.md: of every study that has run its cost, and how its
     claims came out.
     """
     heads = ["study", "paper", "cells", "replicates", "seconds", *HEADS.values()]
     text = f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|\n"
-    whole = 0.0
-    for place in sorted(studies.glob("*/verdicts.json")):
-        said = judged(place.parent)
+    costs, partial = [], False
+    for study in sorted(spec.names()):
+        said = judged(studies / study)
         if said is None:
             continue
-        whole += said["seconds"]
+        costs.append(cost_of(said))
         counts = ["; ".join(_counted(said["claims"], basis)) for basis in HEADS]
         name, seconds = f"`{said['study']}`", f"{said['seconds']:.0f}"
+        if said.get("least"):
+            partial, seconds = True, f"≥ {seconds}"
         cells = [name, said["paper"], said["cells"], said["replicates"], seconds, *counts]
         text += "| " + " | ".join(map(str, cells)) + " |\n"
-    text += (
-        f"\nAll together: {whole:.0f} seconds of a processor. "
-        f"{made_with(studies, spec.names())}".rstrip()
-        + "\n"
-    )
-    return text
+    text += f"\nAll together: {Cost.together(costs).seconds:.0f} seconds of a processor. {SHARED}"
+    if partial:
+        text += f" {PARTIAL}"
+    return f"{text} {made_with(studies, spec.names())}".rstrip() + "\n"
 
 
 def word_counts(studies: Path) -> str:

@@ -181,7 +181,7 @@ def of_study(study: spec.Study, table: str, claims: Sequence[Mapping[str, Any]])
 
 def write(studies: Path, out: Path) -> list[str]:
     """Write all files of results; the studies of the package that are left out, each with why."""
-    kept, how, left, sums, compressed = [], {}, [], [], {}
+    kept, how, costs, left, sums, compressed = [], {}, {}, [], [], {}
     for name in spec.names():
         said = papers.judged(studies / name)
         if said is None or said.get("quick") or said["cells"] != len(spec.load(name).points()):
@@ -193,13 +193,14 @@ def write(studies: Path, out: Path) -> list[str]:
         one = of_study(study, table, said["claims"])
         kept.append(one)
         how[name] = said.get("made")
+        costs[name] = {"seconds": round(said["seconds"], 1), "runs": said.get("runs", {})}
         sums.append(f"{one['table_sha256']}  {name}/table.csv\n")
         compressed[f"means/{name}.csv.gz"] = gzip.compress(means(study, table).encode(), mtime=0)
-    ways = [
-        json.loads(each)
-        for each in dict.fromkeys(json.dumps(way, sort_keys=True) for way in how.values())
-    ]
-    runs = [{"studies": [name for name in how if how[name] == way], "made": way} for way in ways]
+    ways = list({json.dumps(way, sort_keys=True): way for way in how.values()}.values())
+    runs = []
+    for way in ways:
+        names = [name for name in how if how[name] == way]
+        runs.append({"studies": names, "made": way, "costs": {name: costs[name] for name in names}})
     contents = {
         VERDICTS: as_json(runs, kept).encode(),
         TABLES: "".join(sums).encode(),

@@ -59,6 +59,12 @@ KAPPA = BEND / K
 DETERMINANT = math.log1p(KAPPA)  # cost of the determinant of the change of variables (U4)
 LOGISTIC_BEND = 0.25  # 000 and 001: c_1
 LAMBDA = 0.01  # regulariser of the one-shot methods (003)
+LONGEST_FEATURES = 0.75 * math.sqrt(SITES / LAMBDA)
+"""Largest norm of features ``M x`` of 003's feature method where M has the sites' exact models.
+
+At the minimiser w of a site ``Lambda ||w||^2`` is the mean of ``-l'(z) z`` over its margins z: at
+most 9/16 for the Huber loss of half-width 1/2, attained by rows that are all ``sqrt(Lambda) x``.
+"""
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,9 @@ class Claim:
         The reading, where the paper's words allow several; each is a row of its own.
     misprint : bool
         Whether the lines around the claim need something else than what is printed and judged here.
+    audit : str
+        Method and form of the audit that attacks this claim, as ``sottovoce audit`` takes them;
+        empty if none does.
     """
 
     method: str
@@ -100,30 +109,38 @@ class Claim:
     reading: str = ""
     delta: float = DELTA
     misprint: bool = False
+    audit: str = ""
+
+    @property
+    def known(self) -> float:
+        """What is proved in the terms of the claim: at `delta` if it has one, else pure."""
+        if self.at_delta:
+            return self.proved_at_delta
+        return self.proved
 
     @property
     def verdict(self) -> str:
         """The verdict, a key of `MEANINGS`; "ambiguous: " stands before it for one of several
         readings.
         """
+        if self.reading and not self.misprint:
+            return f"ambiguous: {self.plain_verdict}"
+        return self.plain_verdict
+
+    @property
+    def plain_verdict(self) -> str:
+        """The verdict without a word on readings."""
         if self.misprint:
             return "misprint, corrected"
         # rounding of a claim that is attained exactly does not make it false
         slack = self.claimed * (1.0 + 1e-9)
-        known = self.proved
-        if self.at_delta:
-            known = self.proved_at_delta
         if self.attained is not None and self.attained > slack:
-            word = "false"
-        elif known > slack:
-            word = "unproved"
-        elif known >= 0.9 * self.claimed:
-            word = "holds"
-        else:
-            word = "holds, loose"
-        if self.reading:
-            return f"ambiguous: {word}"
-        return word
+            return "false"
+        if self.known > slack:
+            return "unproved"
+        if self.known >= 0.9 * self.claimed:
+            return "holds"
+        return "holds, loose"
 
     def to_dict(self) -> dict[str, Any]:
         return {**{k: v for k, v in vars(self).items() if k != "at_delta"}, "verdict": self.verdict}
@@ -219,6 +236,7 @@ def _claim(
     reading: str = "",
     delta: float = DELTA,
     misprint: bool = False,
+    audit: str = "",
 ) -> Claim:
     """Build a claim: price the printed `events`, and those that ship in their place."""
     # `events` are of the printed mechanism, `ships` of the one that runs in its place.
@@ -240,6 +258,7 @@ def _claim(
         reading=reading,
         delta=delta,
         misprint=misprint,
+        audit=audit,
     )
 
 
@@ -279,6 +298,7 @@ def _one_shot() -> list[Claim]:
             [_output(one)],
             "output-perturbation",
             attained=one,
+            audit="output --form printed",
         ),
         _claim(
             "objective perturbation",
@@ -290,6 +310,7 @@ def _one_shot() -> list[Claim]:
             corrected,
             "objective-perturbation",
             attained=2.0 * beta + math.log1p(kappa),
+            audit="objective --form printed",
         ),
         _claim(
             "generalised objective perturbation",
@@ -301,6 +322,7 @@ def _one_shot() -> list[Claim]:
             [_objective((one - math.log1p(BEND / q)) / 2.0, q)],
             "generalised-objective-perturbation",
             attained=one + math.log1p(BEND / kifer),
+            audit="generalised --form printed",
         ),
         _claim(
             "generalised objective perturbation",
@@ -346,37 +368,54 @@ def _one_shot() -> list[Claim]:
             "average-method",
             attained=one * mean / small,
             reading="noise for the mean of the sizes",
+            audit="average --form printed",
         ),
         _claim(
             "feature method 1",
-            "003, chapter 4",
+            "003, chapter 4, scenario 1",
             "epsilon of the sites; the aggregator's rows are public",
             one,
             [_objective(beta, q)],
             "the same, and it says so",
             corrected,
             "feature-method",
+            audit="feature_sites",
         ),
         _claim(
             "feature method 2",
-            "003, chapter 4",
+            "003, chapter 4, scenario 2, the sites",
             "epsilon of the local sites",
             one,
             nothing,
             "dropped; printed form only",
-            [_objective(beta, q)],
+            corrected,
             "feature-method",
             attained=math.inf,
+            audit="feature_sites --form printed",
+        ),
+        _claim(
+            "feature method 2",
+            "003, chapter 4, scenario 2, the aggregator",
+            "epsilon of the aggregator's rows; the sites' models are exact",
+            one,
+            [_objective(beta * LONGEST_FEATURES, q / LONGEST_FEATURES**2)],
+            "features scaled by their public operator norm",
+            corrected,
+            "feature-method",
+            attained=2.0 * beta * LONGEST_FEATURES,
+            audit="feature_aggregator --form printed",
         ),
         _claim(
             "feature method, fully private",
             "003, chapter 4",
-            "the larger of both epsilons",
+            "the larger of both epsilons; the sites' noise makes features as long as you like",
             one,
             nothing,
             "features scaled by their public operator norm",
             corrected,
             "feature-method",
+            attained=math.inf,
+            audit="feature_aggregator --form printed",
         ),
         _claim(
             "matrix perturbation",
@@ -402,7 +441,7 @@ def _dual() -> list[Claim]:
     huber = alpha - 2.0 * DETERMINANT  # with c_1 = 1, where the determinant's part is attained too
     ships = [_objective((alpha - math.log1p(LOGISTIC_BEND / K)) / 2.0, logistic=True)]
 
-    def one(paper: str, zeta: float, reading: str = "") -> Claim:
+    def one(paper: str, zeta: float, reading: str = "", audit: str = "") -> Claim:
         return _claim(
             "DVP",
             paper,
@@ -414,12 +453,13 @@ def _dual() -> list[Claim]:
             "dual-variable-perturbation",
             attained=2.0 * zeta,
             reading=reading,
+            audit=audit,
         )
 
-    names = "000 and 001, Algorithm 2"
+    names, attacked = "000 and 001, Algorithm 2", "dvp --form printed"
     after = "000, page 132, after the definition; 001, II-B, has left the sentence out"
     return [
-        one(f"{names} as listed", hat),
+        one(f"{names} as listed", hat, audit=attacked),
         _claim(
             "DVP",
             f"{names}, Huber loss, as listed",
@@ -431,6 +471,7 @@ def _dual() -> list[Claim]:
             [_objective((alpha - DETERMINANT) / 2.0)],
             "dual-variable-perturbation",
             attained=2.0 * huber + DETERMINANT,
+            audit=attacked,
         ),
         one(
             "000, Theorem 1, and 001, Theorem 5: zeta of their proof, half of alpha-hat", hat / 2.0
@@ -483,7 +524,7 @@ def _primal() -> list[Claim]:
     ratio = 2.0 * ETA * NEIGHBOURS / CURVATURE
     loop = [_output(alpha * (1.0 - ratio**t)) for t in range(1, ROUNDS + 1)]
 
-    def last(reading: str, zeta: float, start: int = ROUNDS) -> Claim:
+    def last(reading: str, zeta: float, start: int = ROUNDS, audit: str = "") -> Claim:
         """Return the claim of the last step from the unreleased f of round `start`."""
         # how far a row moves the unreleased f
         moved = 2.0 / (N_ROWS * RHO / SITES) * (1.0 - ratio**start)
@@ -509,6 +550,7 @@ def _primal() -> list[Claim]:
             "primal-variable-perturbation",
             attained=zeta * (2.0 + shift),
             reading=reading,
+            audit=audit,
         )
 
     def from_sent(zeta_of: str, zeta: float) -> Claim:
@@ -564,10 +606,11 @@ def _primal() -> list[Claim]:
             attained=math.inf,
             misprint=True,
             reading="f is broadcast, as in the listing, where (20) takes V",
+            audit="pvp --form listed",
         ),
         from_sent("the proof", hat / 2.0),
         from_sent("the listing", hat),
-        last("zeta of the listing, from the latest f", hat),
+        last("zeta of the listing, from the latest f", hat, audit="pvp --form printed"),
         last("zeta of the proof, from the latest f", hat / 2.0),
         last("zeta of the proof, from f(t_s - 1), as in the text", hat / 2.0, ROUNDS - 1),
         last("zeta of the listing, and mu is lambda plus noise", hat * C / (2.0 * N_ROWS)),
@@ -594,6 +637,7 @@ def _admm() -> list[Claim]:
             EXACT,
             corrected,
             "m-admm",
+            audit="m_admm --form printed",
         ),
         *(_recycled(noise) for noise in (1.0, 2.0)),
     ]
@@ -619,7 +663,15 @@ def _recycled(alpha: float) -> Claim:
     paper = f"002, Theorem 2, at section VIII, alpha {alpha:g}"
     formula = "sum over 50 odd rounds of (32), logistic loss, C = 1750, rho = 0.22, eta = 1"
     return _claim(
-        "R-ADMM, MR-ADMM", paper, formula, round_ * odd, printed, EXACT, ours, "recycled-admm"
+        "R-ADMM, MR-ADMM",
+        paper,
+        formula,
+        round_ * odd,
+        printed,
+        EXACT,
+        ours,
+        "recycled-admm",
+        audit="mr_admm --form printed",
     )
 
 
@@ -650,6 +702,7 @@ def _plausible() -> list[Claim]:
             [_gaussian_004(1.0)],
             "plausible-admm",
             attained=attained,
+            audit="pp_admm --form printed",
             at_delta=True,
             delta=plausible.DELTA,
         )

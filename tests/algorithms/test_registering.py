@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module, reload
+from inspect import signature
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -31,7 +33,7 @@ from sottovoce.deploy import run_sites
 from sottovoce.errors import InvalidInput
 from sottovoce.privacy.gaussian import gaussian_mu
 from sottovoce.problem.trust import Trust
-from sottovoce.queries import NoisyGradient
+from sottovoce.queries import NoisyGradient, NoisyMinimiser, PerturbedObjective
 from sottovoce.runs.prepare import prepare
 from sottovoce.runs.pricing import RunSetting, plan_ledger
 from sottovoce.runs.registering import AUDITED, unregister
@@ -321,3 +323,21 @@ def test_a_message_of_two_vectors_is_refused_in_the_plan(rows: Rows) -> None:
     setting = RunSetting(prepared.facts, prepared.graph, 2, prepared.ledger.accountant)
     with pytest.raises(InvalidInput, match=r"^method='pair': sends 2 .* one vector"):
         plan_ledger(method, setting)
+
+
+def test_the_variant_of_the_guide_is_a_method_that_is_audited_on_its_parents_pair() -> None:
+    """The Python of docs/howto/extend.md on a variant, as it stands there, and both signatures."""
+    page = Path(__file__).parents[2] / "docs" / "howto" / "extend.md"
+    text = page.read_text(encoding="utf-8")
+    _, _, guide = text.partition("A variant derives from its method")
+    (code,) = re.findall(r"```python\n(.*?)```", guide.partition("\n## ")[0], re.S)
+    exec(compile(code, "a variant", "exec"), {"__name__": "a_module_of_ones_own"})
+    try:
+        config = RunConfig(method="firm_pp_admm", epsilon=1.0, delta=1e-5, rounds=2)
+        assert simulate(config, unlike_sites()).statement.epsilon <= 1.0
+        assert "that of pp_admm" in make_case("firm_pp_admm", "printed").why
+    finally:
+        unregister("firm_pp_admm")
+    for query in (NoisyMinimiser, PerturbedObjective):
+        (fields,) = re.findall(rf"`{query.__name__}\((.*?)\)`", text)
+        assert fields.split(", ") == list(signature(query).parameters)[: fields.count(",") + 1]

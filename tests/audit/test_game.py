@@ -4,15 +4,19 @@ caught.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pytest
 
+from sottovoce import register
 from sottovoce.algorithms import REGISTRY
-from sottovoce.audit import ADVERSARIES, Claim, attack, make_case, play, targets
+from sottovoce.algorithms.base import Algorithm, Node
+from sottovoce.algorithms.ipp_admm import IPPADMM
+from sottovoce.algorithms.pp_admm import PPADMM
+from sottovoce.audit import ADVERSARIES, Claim, aborts, attack, make_case, play, targets
 from sottovoce.audit.game import Case, Options
 from sottovoce.audit.worst_cases import Contrary
 from sottovoce.data.rows import Rows
@@ -21,6 +25,8 @@ from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.events import Event
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.problem.facts import Facts
+from sottovoce.queries import NoisyGradient
+from sottovoce.runs.registering import unregister
 from sottovoce.solvers.local import Solution
 from sottovoce.util.typing import Array
 
@@ -71,6 +77,89 @@ def test_every_printed_form_without_a_proof_is_attacked() -> None:
 def test_the_whole_trajectory_is_used(rounds: int) -> None:
     """One round of four gives a quarter of the claim; the game must show more."""
     assert attack("prox_admm", claim=Claim(rounds=rounds), replicates=10_000).lower_bound > 0.4
+
+
+class OwnPlausible(PPADMM):
+    """A method of one's own that changes little of a library method."""
+
+    name = "own_plausible"
+    summary = "PP-ADMM of one's own"
+
+
+class OwnGate(IPPADMM):
+    """The same of a gate, whose refusals are played."""
+
+    name = "own_gate"
+    summary = "IPP-ADMM of one's own"
+
+
+class OwnState(NamedTuple):
+    """What a node sent last."""
+
+    f: Array
+
+
+@dataclass(frozen=True)
+class OwnSteps(Algorithm[OwnState]):
+    """A method that derives from none of the library."""
+
+    name: ClassVar[str] = "own_steps"
+    paper: ClassVar[str] = "ours"
+    summary: ClassVar[str] = "noisy gradient steps, averaged over the neighbourhood"
+    releases: ClassVar[str] = "every round"
+    noise_law: ClassVar[str] = "Gaussian (pure: spherical), on gradients"
+    good_for: ClassVar[str] = "a test"
+    curvature: ClassVar[str] = "node"
+    least_penalty: ClassVar[float] = 0.02
+    gradient_steps: ClassVar[bool] = True
+
+    def init(self, node: Node) -> OwnState:
+        return OwnState(node.zero_vector())
+
+    def round(self, k: int, state: OwnState, node: Node) -> OwnState:
+        alpha = None if self.noise is None else self.noise(k)
+        g = node.ask(NoisyGradient(state.f, alpha, "noisy gradient"))
+        return OwnState(node.mix(state.f - (g + node.facts.mu * state.f) / self.penalty(k)))
+
+
+@pytest.fixture
+def own_methods() -> Iterator[None]:
+    for method in (OwnPlausible, OwnGate, OwnSteps):
+        register(method)
+    yield
+    for method in (OwnPlausible, OwnGate, OwnSteps):
+        unregister(method.name)
+
+
+def test_a_method_that_derives_from_another_is_attacked_on_its_parents_worst_pair(
+    own_methods: None,
+) -> None:
+    parent, own = make_case("pp_admm", "printed"), make_case("own_plausible", "printed")
+    numbers = (2.65, 0.01, 1)
+    assert (own.config.epsilon, own.config.delta, own.config.rounds) == numbers
+    assert own.config.but(method="pp_admm") == parent.config and own.solver is parent.solver
+    assert own.why.startswith(parent.why) and "that of pp_admm" in own.why
+    assert "derives" not in parent.why
+    # the nearest parent counts: of a gate it is not what that derives from in turn
+    assert make_case("own_gate").config.options.threshold == -1e6
+    verdict = attack("own_plausible", "printed", replicates=FAST)
+    assert verdict.exact_epsilon is not None and verdict.is_refuted_exactly
+    assert "that of pp_admm" in verdict.why
+
+
+def test_a_pair_that_is_generic_is_called_so(own_methods: None) -> None:
+    assert make_case("own_steps").why.endswith("that it stands says little")
+    assert all("generic" not in make_case(name).why for name in ("dgd", "output"))
+
+
+def test_refusals_of_a_method_from_outside_are_played_as_those_of_its_parent(
+    own_methods: None,
+) -> None:
+    stands = aborts._default_victims(1.0, None, None)
+    assert (
+        stands["own_gate"].config.options.threshold == stands["ipp_admm"].config.options.threshold
+    )
+    assert {"own_plausible", "own_steps"} <= set(stands)
 
 
 # --- planted faults -------------------------------------------------------------------------------

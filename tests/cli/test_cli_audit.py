@@ -6,6 +6,7 @@ import pytest
 from command_line import Call
 
 from sottovoce.audit import Verdict, aborts, labels, targets
+from sottovoce.audit.worst_cases import COMMON, RECIPES
 from sottovoce.cli.audit import _render
 
 KEYS = {"claimed_epsilon", "proved_epsilon", "lower_bound", "confidence", "refuted"}
@@ -146,3 +147,12 @@ def test_no_number_is_cut_in_80_columns(
 def test_lists_are_whole_in_80_columns(ok: Call, words: tuple[str, ...]) -> None:
     shown = ok(*words).out
     assert "\u2026" not in shown and max(map(len, shown.splitlines())) <= 80
+
+
+def test_help_names_the_default_claims_that_differ(ok: Call) -> None:
+    """Whatever worst case has numbers of its own stands in the help, so that no default surprises."""
+    shown = " ".join(ok("audit", "--help").out.split())
+    own = {key: one for key, one in RECIPES.items() if one.epsilon != COMMON.epsilon}
+    assert own
+    for (method, form), one in own.items():
+        assert f"{method} as {form}: {one.epsilon:g} at delta {one.delta:g}" in shown

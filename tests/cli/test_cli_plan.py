@@ -119,6 +119,28 @@ def test_claims_lists_a_verdict_for_every_printed_claim(ok: Call) -> None:
     assert "DVP" in shown and "docs/privacy/verdicts.md" in shown
 
 
+def test_claims_of_one_paper_and_of_one_verdict(ok: Call) -> None:
+    """Ambiguous ones count as what they are under their reading."""
+    rows = ok("claims", "--json").json
+    assert {row["paper"][:3] for row in ok("claims", "001", "--json").json} == {"000", "001"}
+    own = ok("claims", "004", "--json").json
+    assert own == [row for row in rows if "004" in row["paper"]]
+    false = ok("claims", "--verdict", "false", "--json").json
+    assert false == [row for row in rows if row["verdict"].endswith("false")]
+    assert {row["verdict"] for row in false} == {"false", "ambiguous: false"}
+    both = ok("claims", "003", "--verdict", "unproved", "--json").json
+    assert [row["paper"] for row in both] == ["003, Algorithm 3, Gaussian"]
+    assert {row["theorem"][:3] for row in ok("claims", "004", "--rows", "--json").json} == {"004"}
+
+
+def test_claims_are_a_table_on_eighty_columns(ok: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = ok("claims").out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[1].split() == ["printed", "claim", "claimed", "attained", "proved", "verdict"]
+    assert "pure" in " ".join(lines[-5:]) and any("ambiguous: false" in line for line in lines)
+
+
 def test_claims_on_rows_lists_the_bounds_of_every_theorem(ok: Call) -> None:
     rows = {row["theorem"]: row for row in ok("claims", "--rows", "--json").json}
     assert {theorem[:3] for theorem in rows} == {"000", "001", "002", "003", "004"} and len(

@@ -14,7 +14,7 @@ from sottovoce_papers.studies import figures, page
 from sottovoce_papers.studies.drawn import panels
 from sottovoce_papers.studies.run import StudyRun
 from sottovoce_papers.studies.spec import Figure, PaperPoints, Reading, Sentence, Study
-from sottovoce_papers.studies.verdicts import REPRODUCED, judged
+from sottovoce_papers.studies.verdicts import REPRODUCED, judged, of_quick_run
 
 LINE = Figure("loss", "Loss", "line", "x", "v", series="method", names={"a": "The first"})
 ROWS = [
@@ -59,7 +59,11 @@ def made(quick: bool = False, **changes: object) -> str:
         (one, figures.draw(one, ROWS, study.paper_points, page.MARK if quick else ""))
         for one in study.figures
     ]
-    return page.page(done, drawn, judged(study, ROWS), "sottovoce study s")
+    claims, told = judged(study, ROWS), ""
+    if quick:
+        claims, left_out = of_quick_run(claims)
+        told = page.quick_words(study, left_out)
+    return page.page(done, drawn, claims, "sottovoce study s", told)
 
 
 def plain(html: str) -> str:
@@ -107,6 +111,30 @@ def test_page_of_a_quick_run_is_marked() -> None:
     assert "(quick run)" in made(quick=True) and "quick run" not in made()
     marked, unmarked = (figures.draw(LINE, ROWS, (), mark)[0].svg for mark in (page.MARK, ""))
     assert marked != unmarked
+
+
+def test_page_of_a_quick_run_has_no_verdict_on_the_paper() -> None:
+    """What it has rows for holds or fails in it; the others are counted."""
+    absent = replace(CLAIM, says="Nobody runs c.", than={"method": "c"})
+    html = made(quick=True, claims=(CLAIM, absent), paper="002")
+    text = plain(html)
+    assert "Quick run: all of its settings; no verdict on the paper" in text
+    assert "; a claim that it has no rows for is left out." in text
+    assert absent.says not in html and CLAIM.says in html and "3 of 3: holds" in text
+    assert not re.search("reproduced", text, re.IGNORECASE)
+    assert "reproduced" in plain(made(claims=(CLAIM, absent), paper="002"))
+
+
+def test_a_quick_run_says_how_much_of_the_study_it_has() -> None:
+    fixed = {"rounds": 30, "draws": 5}
+    quick = {"fixed": {"rounds": 16, "draws": 3}, "grid": {"x": (1.0,)}}
+    grid = {"method": ("a", "b"), "x": (1.0, 2.0)}
+    study = Study("s", "A study", "training.run", fixed=fixed, grid=grid, quick=quick)
+    told = page.quick_words(replace(study, replicates=4), 2)
+    assert told == (
+        "quick run: 16 of 30 rounds, 3 of 5 draws, 2 of 4 cells; no verdict on the paper; 2 claims "
+        "that it has no rows for are left out"
+    )
 
 
 def test_points_of_the_paper_are_drawn_hollow() -> None:

@@ -373,6 +373,40 @@ def test_a_page_counts_its_verdicts_and_the_settings_of_divided_ones() -> None:
     assert papers.sums(found, papers.HEADS).splitlines() == expected_lines
 
 
+KEPT = ROOT / "docs" / "measured" / "papers"
+
+
+@pytest.mark.parametrize("number", papers.PAPERS)
+def test_a_kept_page_is_what_the_command_makes_of_the_kept_results(number: str) -> None:
+    text = papers.page(number, *papers.listed(number), KEPT / "results")
+    assert (KEPT / f"{number}.md").read_text(encoding="utf-8") == text, (
+        "run `python bench/papers.py --studies docs/measured/papers/results`"
+    )
+
+
+def test_kept_times_sum_up_and_say_where_a_shared_run_was_not_recorded() -> None:
+    text = (KEPT / "times.md").read_text(encoding="utf-8")
+    table, _, below = text.rpartition("|\n\n")
+    assert text.endswith(papers.times(KEPT / "results"))
+    told = [cells_of(line)[4] for line in table.splitlines()[4:]]
+    assert f"All together: {sum(float(one.removeprefix('≥ ')) for one in told):.0f} s" in below
+    sixth = next(line for line in table.splitlines() if "`004-fig6`" in line)
+    assert cells_of(sixth)[4].startswith("≥ ") and papers.PARTIAL in below
+
+
+def test_a_run_that_studies_share_counts_in_each_and_once_in_the_sum(tmp_path: Path) -> None:
+    for name, own in (("002-fig1", 1.0), ("002-fig2", 2.0)):
+        said = {"study": name, "cells": 1, "seconds": own + 40.0, "replicates": 2, "paper": "002"}
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "verdicts.json").write_text(
+            json.dumps(said | {"runs": {"a run": 40.0}, "claims": []})
+        )
+    text = papers.times(tmp_path)
+    told = [cells_of(line)[4] for line in text.splitlines() if "`002" in line]
+    assert told == ["41", "42"] and "All together: 43 seconds" in text
+    assert papers.PARTIAL not in text
+
+
 def test_every_privacy_claim_has_a_table_row_of_its_own(tmp_path: Path) -> None:
     """Several rows of ``sottovoce claims`` are never one cell of unlabelled numbers."""
     item = {"item": "Algorithm 1", "claim": "PP-ADMM", "printed": "a total", "proved": "U7"}

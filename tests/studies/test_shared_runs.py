@@ -4,13 +4,16 @@ scipy's.
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 
 from sottovoce.problem.losses import make_loss
 from sottovoce_papers.studies.kinds import graded, kept, thesis_solvers, tradeoff, training
-from sottovoce_papers.studies.run import digest
+from sottovoce_papers.studies.run import Cost, digest, run
+from sottovoce_papers.studies.spec import parse
 
 BASE = {
     "data": "synthetic:n=600,d=5",
@@ -123,6 +126,32 @@ def test_a_run_that_cannot_be_read_is_made_again(made, tmp_path):
     place.write_bytes(place.read_bytes()[:40])
     assert training.run(p) == first and len(made) == 2
     assert training.run(p) == first and len(made) == 2
+
+
+def test_a_run_that_is_read_has_the_seconds_that_it_took_and_is_not_made_by_the_reader(tmp_path):
+    p, shelf = BASE | {"alpha": 0.5}, kept.Shelf(tmp_path / kept.FOLDER, digest)
+    with kept.shelved(shelf) as maker:
+        training.run(p)
+    with kept.shelved(shelf) as reader:
+        training.run(p | {"panel": "again"})
+    assert maker.seconds == reader.seconds and len(maker.seconds) == 1
+    assert maker.made == sum(maker.seconds.values()) > reader.made == 0.0
+
+
+def test_a_study_costs_the_same_whether_another_study_made_its_runs_before_it(tmp_path):
+    """And both together cost a run that they share once."""
+    fixed = {key: value for key, value in BASE.items() if key not in ("seed", "replicates")}
+    lines = [f"{key} = {json.dumps(value)}" for key, value in (fixed | {"alpha": 0.5}).items()]
+    head = 'title = "t"\nabout = "a"\nkind = "training.run"\nreplicates = 2\n\n[fixed]\n'
+    text = head + "\n".join(lines) + '\n\n[grid]\npanel = ["first", "second"]\n'
+    first, second = (run(parse(text, name), tmp_path, jobs=1) for name in ("one", "two"))
+    assert first.cost.runs == second.cost.runs and len(first.cost.runs) == 1
+    (made,) = first.cost.runs.values()
+    assert made > 0.0 and second.cost.seconds > made
+    together = Cost.together([first.cost, second.cost])
+    assert together.seconds == pytest.approx(first.cost.own + second.cost.own + made)
+    again = run(parse(text, "one"), tmp_path, jobs=1)
+    assert again.reused == 2 and again.cost == first.cost
 
 
 @pytest.mark.parametrize(("n", "d"), [(40, 3), (30, 12), (60, 1)])

@@ -90,12 +90,6 @@ answers are computed, people with several rows, and levels that a survey must no
 
 # Runs on each table, by default and with `quick`.
 _REPLICATES, _QUICK = 20_000, 4_000
-_MORE = {
-    ("pp_admm", "printed"): 100_000,
-    ("pp_admm", "corrected"): 60_000,
-    ("ipp_admm", "corrected"): 60_000,
-}
-"""Runs on each table by method and form, where delta is so small that fewer show nothing."""
 
 
 def targets(form: str | None = None) -> list[tuple[str, str]]:
@@ -250,7 +244,9 @@ def _play_method(method: str, asked: Options, *, quick: bool) -> Verdict:
     if replicates is None and quick:
         replicates = _QUICK
     elif replicates is None:
-        replicates = _MORE.get((method, asked.form), _REPLICATES)
+        cls = find_method(method)
+        assert cls is not None  # its form was found
+        replicates = worst_cases.find_recipe(cls, asked.form).replicates or _REPLICATES
     case = worst_cases.make_case(method, asked.form, asked.epsilon, asked.delta, asked.rounds)
     verdict = play(case, replicates, seed=asked.seed, confidence=asked.confidence)
     # Sampling bounds epsilon from below only; quadrature says what is true of this pair.

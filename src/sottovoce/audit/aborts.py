@@ -39,7 +39,7 @@ from ..util.typing import Any, Array, IntArray
 from .confidence import Test, check_replicates, choose_test
 from .game import DEFAULT, Notes, Options, Verdict
 from .likelihood import Silence
-from .worst_cases import site_from_signed_rows
+from .worst_cases import is_ours, lineage, site_from_signed_rows
 
 RUNS, QUICK_RUNS = 400, 160
 DELTA = 1e-5
@@ -293,6 +293,7 @@ def _default_victims(epsilon: float, delta: float | None, rounds: int | None) ->
         "dgd, many features": ({"method": "dgd"}, 64),
         "mr_admm, many features": ({"method": "mr_admm"}, 64),
     }
+    known |= _victims_of_outside(known)
     found = {}
     for name, (knobs, features) in known.items():
         method = knobs["method"]
@@ -301,7 +302,9 @@ def _default_victims(epsilon: float, delta: float | None, rounds: int | None) ->
         if delta is None and REGISTRY[method].needs_delta:
             claimed_delta = DELTA
         # The second round of a late method does not depend on her vector, the third does.
-        least_rounds = 3 if method in _LATE else 2
+        least_rounds = 2
+        if set(_LATE) & set(lineage(REGISTRY[method])):
+            least_rounds = 3
         common = {
             "epsilon": epsilon,
             "delta": claimed_delta,
@@ -309,6 +312,28 @@ def _default_victims(epsilon: float, delta: float | None, rounds: int | None) ->
             "graph": "complete",
         }
         found[name] = Victim(RunConfig.from_dict(common | knobs), features)
+    return found
+
+
+def _victims_of_outside(
+    known: Mapping[str, tuple[dict[str, Any], int]],
+) -> dict[str, tuple[dict[str, Any], int]]:
+    """Return the victims of registered methods from outside: as the nearest method of `known` that
+    each derives from, or with nothing special.
+    """
+    found = dict[str, tuple[dict[str, Any], int]]()
+    for name, cls in REGISTRY.items():
+        if is_ours(cls) or cls.single or not (cls.private and cls.trust.between_sites):
+            continue
+        found[name] = ({"method": name}, 1)
+        for parent in lineage(cls)[1:]:
+            own = {key: one for key, one in known.items() if one[0]["method"] == parent}
+            if own:
+                found |= {
+                    key.replace(parent, name, 1): ({**knobs, "method": name}, features)
+                    for key, (knobs, features) in own.items()
+                }
+                break
     return found
 
 

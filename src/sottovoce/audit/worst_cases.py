@@ -272,23 +272,75 @@ def last_step_case(claim: ClaimedRun) -> Case:
     return linear(claim, rho=0.5)
 
 
-RECIPES: dict[tuple[str, str], Callable[[ClaimedRun], Case]] = {
-    ("ipp_admm", "corrected"): sparse_vector_case,
-    ("ipp_admm", "printed"): sparse_vector_case,
-    ("central_sgd", "corrected"): minibatch_pass_case,
-    ("generalised", "printed"): huber_edge_case,
-    ("pp_admm", "printed"): coarse_solver_case,
-    ("pvp", "printed"): last_step_case,
+@dataclass(frozen=True)
+class WorstCase:
+    """What is known of the worst case of a method and form: the pair, and where it shows best.
+
+    Attributes
+    ----------
+    make : callable
+        Makes the pair and its run from the claim.
+    epsilon, delta : float
+        Of the claim, where none is asked for and the method needs a delta.
+    rounds : int
+        Rounds of a run where none are asked for.
+    replicates : int or None
+        Runs of each table that show something; None for the usual number.
+    """
+
+    make: Callable[[ClaimedRun], Case] = linear
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    rounds: int = 2
+    replicates: int | None = None
+
+
+COMMON = WorstCase()
+"""For methods and forms of which no worse pair than the common one is known."""
+RECIPES: dict[tuple[str, str], WorstCase] = {
+    ("ipp_admm", "corrected"): WorstCase(sparse_vector_case, replicates=60_000),
+    ("ipp_admm", "printed"): WorstCase(sparse_vector_case),
+    ("central_sgd", "corrected"): WorstCase(minibatch_pass_case, rounds=1),
+    ("generalised", "printed"): WorstCase(huber_edge_case),
+    # The claim breaks first at these numbers, and needs many runs to be seen to.
+    ("pp_admm", "printed"): WorstCase(coarse_solver_case, 2.65, 0.01, 1, 100_000),
+    # At a delta so small fewer runs show nothing.
+    ("pp_admm", "corrected"): WorstCase(replicates=60_000),
+    ("pvp", "printed"): WorstCase(last_step_case),
 }
-"""Methods and forms for which a worse pair than the common one is known."""
+"""Worst cases by method and form, also of methods that derive from these."""
 
 OF_SUMS = 0.1
 """Default delta of sums over sites, so large that too little noise shows in few runs."""
-DELTAS = {("pp_admm", "printed"): 0.01}
-EPSILONS = {("pp_admm", "printed"): 2.65}
-"""Default delta and epsilon of this claim, at which it breaks first."""
-ONCE = {("pp_admm", "printed"), ("central_sgd", "corrected")}
-"""Methods and forms of which a run of one round gives the largest bound."""
+
+
+def lineage(method: type[Algorithm[Any]]) -> list[str]:
+    """Return the name of a method and of those that it derives from, the nearest first."""
+    return [str(cls.__dict__["name"]) for cls in method.__mro__ if "name" in cls.__dict__]
+
+
+def find_recipe(method: type[Algorithm[Any]], form: str) -> WorstCase:
+    """Return the worst case of a method's form, or of the nearest method that it derives from."""
+    known = (RECIPES.get((name, form)) for name in lineage(method))
+    return next((one for one in known if one is not None), COMMON)
+
+
+def is_ours(method: type[Algorithm[Any]]) -> bool:
+    """Return whether a method is of this package, whose worst cases are known."""
+    return method.__module__.startswith(f"{__package__.partition('.')[0]}.")
+
+
+def origin_of_pair(method: type[Algorithm[Any]]) -> str:
+    """Say whose pair is played for a method from outside; empty for one of this package."""
+    if is_ours(method):
+        return ""
+    for cls in method.__mro__:
+        if REGISTRY.get(cls.__dict__.get("name", "")) is cls and is_ours(cls):
+            return (
+                f"; the pair is that of {cls.name}, from which {method.name} derives: what it "
+                "changes may have a worse one"
+            )
+    return f"; a generic pair, as none is known for {method.name}: that it stands says little"
 
 
 def make_case(
@@ -305,7 +357,7 @@ def make_case(
     method, form : str
         The claim under attack.
     epsilon : float, optional
-        Total budget of the run; by default 1, with exceptions in `EPSILONS`.
+        Total budget of the run; by default 1, or that of :data:`RECIPES`.
     delta : float, optional
         Delta of the budget; by default none wherever the method has a pure price.
     rounds : int, optional
@@ -315,6 +367,7 @@ def make_case(
     Returns
     -------
     Case
+        Of a method from outside it says whose pair is played.
 
     Raises
     ------
@@ -325,14 +378,14 @@ def make_case(
     if cls is None or not cls.private:
         rule = f"must be one of {[name for name, cls in REGISTRY.items() if cls.private]}"
         raise InvalidInput("method", method, rule, "see `sottovoce methods`")
-    target = (method, form)
+    known = find_recipe(cls, form)
     if delta is None and cls.needs_delta:
-        delta = DELTAS.get(target, 1e-5)
+        delta = known.delta
         if cls.trust.opens_sums:
             delta = OF_SUMS
     if epsilon is None:
-        epsilon = EPSILONS.get(target, 1.0)
+        epsilon = known.epsilon
     if rounds is None:
-        rounds = 1 if cls.single or target in ONCE else 2
-    make = RECIPES.get(target, linear)
-    return make(ClaimedRun(method, form, epsilon, delta, rounds))
+        rounds = 1 if cls.single else known.rounds
+    case = known.make(ClaimedRun(method, form, epsilon, delta, rounds))
+    return replace(case, why=case.why + origin_of_pair(cls))

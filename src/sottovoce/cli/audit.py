@@ -37,10 +37,15 @@ _OPTIONS = [
         "--form",
         "corrected, printed, or listed (pvp).  [default: corrected; for `all`: every form]",
     ),
-    make_option("--epsilon", "Total epsilon that the run claims.  [default: 1]", type=float),
+    make_option(
+        "--epsilon",
+        "Total epsilon that the run claims.  [default: 1; pp_admm as printed: 2.65 at delta 0.01]",
+        type=float,
+    ),
     make_option(
         "--delta",
-        "Delta of the claim.  [default: none if the method has a pure guarantee]",
+        "Delta of the claim.  [default: none if the method has a pure guarantee, else 1e-5; of "
+        "sums 0.1]",
         type=float,
     ),
     make_option(

@@ -22,7 +22,7 @@ from sottovoce.errors import SottovoceError
 from ..studies import figures, page, spec
 from ..studies.drawn import panels
 from ..studies.run import StudyRun, changed, run, write
-from ..studies.verdicts import BASES, UNSEEN, Judged, judged
+from ..studies.verdicts import BASES, UNSEEN, Judged, judged, of_quick_run
 
 _OPTIONS = [
     make_option(
@@ -55,11 +55,15 @@ _OPTIONS = [
 
 
 class FinishedStudy(NamedTuple):
-    """A study that was run, its first panel (None without figures) and its judged claims."""
+    """A study that was run, its first panel (None without figures) and its judged claims.
+
+    `quick` says what a quick run has of the study, and is empty for a whole one.
+    """
 
     done: StudyRun
     first: figures.Panel | None
     claims: list[Judged]
+    quick: str
 
 
 @click.command(name="study")
@@ -116,7 +120,8 @@ def study(
     index = None
     if name == "all":
         index = Path(out) / "index.html"
-        write(index, page.index(finished, skipped + failed, typed_command_line()))
+        shown = [(one.done, one.first, one.claims) for one in finished]
+        write(index, page.index(shown, skipped + failed, typed_command_line()))
     if as_json:
         print_json(_plain(finished, skipped, failed, index), indent=2)
     else:
@@ -132,17 +137,19 @@ def _one(
     with show_progress_bar(console, one.name, left=True) as bar:
         tell = bar and (lambda done, of: bar(completed=done, total=of))
         done = run(one, out, quick=quick, jobs=jobs, file=data, progress=tell)
-    mark = ""
-    if quick:
-        mark = page.MARK
-    drawn = panels(done, mark)
+    mark, told = "", ""
     claims = judged(done.study, done.rows)
+    if quick:
+        claims, left_out = of_quick_run(claims)
+        mark, told = page.MARK, page.quick_words(one, left_out)
+    drawn = panels(done, mark)
     for line in [*done.study.unknown_columns(done.columns), *_unjudged(done, claims)]:
         console.print(f"[yellow]note[/] {escape_markup(line)}", highlight=False, soft_wrap=True)
     write(done.folder / "verdicts.json", page.verdicts_json(done, claims))
     write(done.folder / "privacy.txt", "\n\n".join(done.privacy) + "\n")
-    write(done.folder / "index.html", page.page(done, drawn, claims, typed_command_line()))
-    return FinishedStudy(done, next((panel for _, those in drawn for panel in those), None), claims)
+    write(done.folder / "index.html", page.page(done, drawn, claims, typed_command_line(), told))
+    first = next((panel for _, those in drawn for panel in those), None)
+    return FinishedStudy(done, first, claims, told)
 
 
 def _unjudged(done: StudyRun, claims: list[Judged]) -> list[str]:
@@ -212,10 +219,11 @@ def _plain(
                 "rows": len(done.rows),
                 "cells": done.cells,
                 "reused": done.reused,
-                "seconds": done.seconds,
+                "seconds": done.cost.seconds,
+                "quick": quick or None,
                 "claims": [words(one) for one in claims],
             }
-            for done, _, claims in finished
+            for done, _, claims, quick in finished
         ],
         "skipped": skipped,
         "failed": failed,
@@ -228,12 +236,14 @@ def _render(
 ) -> None:
     """Print the verdicts of every study, and the paths of their pages."""
     console = Console()
-    for done, _, claims in finished:
+    for done, _, claims, quick in finished:
         told = f"{done.cells} cells"
         if done.reused:
             told += f", {done.reused} reused from an earlier run"
-        told += f", {done.seconds:.0f} s"
+        told += f", {done.cost.seconds:.0f} s"
         console.print(f"[bold]{escape_markup(done.study.name)}[/]: {told}", highlight=False)
+        if quick:
+            console.print(f"  [yellow]{escape_markup(quick)}[/]", highlight=False)
         for one in claims:
             console.print(f"  {escape_markup(page.said_of(one))}", highlight=False)
             for basis, verdict in one.verdicts.items():

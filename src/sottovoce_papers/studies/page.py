@@ -23,7 +23,7 @@ from sottovoce.util.typing import Any
 from . import made, verdicts
 from .figures import SPREADS, Panel, series_of
 from .kinds import Row
-from .run import StudyRun
+from .run import Cost, StudyRun
 from .spec import Figure, Study, matches, select
 from .verdicts import Judged, Judgement, said
 
@@ -49,7 +49,7 @@ def verdicts_json(done: StudyRun, claims: Sequence[Judged]) -> str:
         "seed": study.seed,
         "cells": done.cells,
         "quick": done.quick,
-        "seconds": round(done.seconds, 1),
+        "seconds": round(done.cost.seconds, 1),
         "made": made.here(),
         "differs": list(study.differs),
         "claims": [one.plain() for one in claims],
@@ -57,11 +57,22 @@ def verdicts_json(done: StudyRun, claims: Sequence[Judged]) -> str:
     return json.dumps(infinities_to_text(content), indent=1) + "\n"
 
 
+def quick_words(study: Study, left_out: int) -> str:
+    """Say what a quick run has of a study, and how many of its claims that leaves out."""
+    told = f"{MARK}: {study.quick_sizes()}; no verdict on the paper"
+    if left_out == 1:
+        told += "; a claim that it has no rows for is left out"
+    elif left_out:
+        told += f"; {left_out} claims that it has no rows for are left out"
+    return told
+
+
 def page(
     done: StudyRun,
     drawn: Sequence[tuple[Figure, list[Panel]]],
     claims: Sequence[Judged],
     command: str,
+    quick: str = "",
 ) -> str:
     """Build the self-contained page of a study.
 
@@ -75,6 +86,8 @@ def page(
         Its claims with their verdicts.
     command : str
         The command line that made it, which the page shows.
+    quick : str
+        What a quick run has of the study (:func:`quick_words`).
 
     Returns
     -------
@@ -84,24 +97,28 @@ def page(
     study = done.study
     made_with = (
         f"{made.sentence(made.here())}. "
-        f"{done.cells} cells, {done.seconds:.0f} seconds of a processor together. "
+        f"{done.cells} cells, {done.cost.seconds:.0f} seconds of a processor together. "
         f"Seed {study.seed}, {study.replicates} replicates; "
         "the same command with the same versions gives the same numbers."
     )
     # a quick run has fewer replicates and settings, and its page must not pass for the study's
-    heading = study.title
+    heading, first_line, meanings = study.title, "", _meanings(claims)
+    if study.paper and claims:
+        first_line = verdicts.ORDERED
     if done.quick:
         heading = f"{study.title} ({MARK})"
+        first_line = f"{quick.capitalize()}."
+        meanings = f"{verdicts.RULE} ± is two standard errors."
     return render_template(
         "study.html",
         package="sottovoce_papers",
         title=f"sottovoce study {study.name}",
         heading=heading,
-        ordered=verdicts.ORDERED,
+        ordered=first_line,
         paper=study.paper,
         about=study.about,
         claims=[ShownClaim(said_of(one), _verdicts(one)) for one in claims],
-        meanings=_meanings(claims),
+        meanings=meanings,
         readings=[f"{one.name} ({one.line}): {one.says}" for one in study.readings],
         figures=[_figure(*pair) for pair in drawn],
         summary=_summary(done),
@@ -405,8 +422,10 @@ def index(
         if panel is not None:
             picture = _picture(panel, one.study.title)
         told = "; ".join(verdicts.summed(found))
+        if one.quick:
+            told = f"{MARK}: {told}"
         cards.append(Card(one.study.name, one.study.title, told, picture))
-    seconds = sum(one.seconds for one, _, _ in done)
+    seconds = Cost.together(one.cost for one, _, _ in done).seconds
     return render_template(
         "studies.html",
         package="sottovoce_papers",

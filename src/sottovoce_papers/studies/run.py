@@ -16,7 +16,7 @@ import sys
 import time
 import warnings
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib import resources
@@ -49,6 +49,41 @@ Of ``studies/`` the files of the cell's kind and ``tables.py`` are part of it al
 
 
 @dataclass(frozen=True)
+class Cost:
+    """What cells cost, in seconds of a processor, whether they ran now or earlier.
+
+    Attributes
+    ----------
+    own : float
+        What each of them took by itself, without the runs that cells share.
+    runs : dict of str to float
+        Every shared run that they used, by its name, and what it took when it was made.
+    """
+
+    own: float = 0.0
+    runs: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of_cell(cls, kept: Mapping[str, Any]) -> Cost:
+        """Return the cost of a finished cell, as its file has it."""
+        return cls(kept["seconds"], kept.get("runs", {}))
+
+    @classmethod
+    def together(cls, costs: Iterable[Cost]) -> Cost:
+        """Return what several cost together: a run that some of them share counts once."""
+        own, runs = 0.0, dict[str, float]()
+        for one in costs:
+            own += one.own
+            runs.update(one.runs)
+        return cls(own, runs)
+
+    @property
+    def seconds(self) -> float:
+        """All of it, as if nothing had been made before."""
+        return self.own + sum(self.runs.values())
+
+
+@dataclass(frozen=True)
 class StudyRun:
     """A study that has run: its tidy table, and what its cells reported."""
 
@@ -59,7 +94,7 @@ class StudyRun:
     # what cells reported on their guarantees, each once
     privacy: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    seconds: float = 0.0  # of processors, cells that ran earlier included
+    cost: Cost = field(default_factory=Cost)
     cells: int = 0
     reused: int = 0  # cells that were there already
     quick: bool = False
@@ -132,10 +167,10 @@ def run(
         # it ran on a machine that has not this folder (see `_work`)
         if not path.exists():
             write(path, content)
-    rows, said, seconds = [], [], 0.0
+    rows, said, costs = [], [], dict[Path, Cost]()
     for labels, (_, path) in zip(study.labels(), todo, strict=True):
         kept = _kept(path)
-        seconds += kept["seconds"]
+        costs[path] = Cost.of_cell(kept)
         for row in kept["rows"]:
             said.append((row.pop("_privacy", ""), row.pop("_note", "")))
             if row:
@@ -156,7 +191,7 @@ def run(
         columns,
         privacy,
         notes,
-        seconds,
+        Cost.together(costs.values()),
         len(todo),
         len(todo) - len(missing),
         quick,
@@ -205,7 +240,7 @@ def _work(cell: kinds.Cell, p: dict[str, Any], path: Path) -> bytes:
     started = time.process_time()
     try:
         # with more threads the last digits of a product would follow from how many cores are free
-        with one_thread_a_product(), shelved(_shelf(path)):
+        with one_thread_a_product(), shelved(_shelf(path)) as used:
             rows = cell(_Parameters(p))
         if why := tables.stands_in(p):
             rows = [row | {"stands_in": why} for row in rows]
@@ -216,7 +251,8 @@ def _work(cell: kinds.Cell, p: dict[str, Any], path: Path) -> bytes:
         raise InvalidInput(
             "cells", None, rule, "compare them with a study of the package"
         ) from error
-    kept = {"parameters": p, "rows": rows, "seconds": time.process_time() - started}
+    own = time.process_time() - started - used.made
+    kept = {"parameters": p, "rows": rows, "seconds": own, "runs": used.seconds}
     # without the time of day, so that equal cells have equal bytes
     content = gzip.compress(json.dumps(kept).encode(), mtime=0)
     if path.parent.is_dir():

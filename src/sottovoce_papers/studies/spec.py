@@ -451,6 +451,19 @@ class Study:
             over["cells"] = tuple(over["cells"])
         return replace(self, **over, quick={})
 
+    def quick_sizes(self) -> str:
+        """Say how much of the study a quick run has, such as "16 of 30 rounds, 45 of 99 cells"."""
+        quick = self.quickly()
+        sizes = [
+            (name, quick.fixed.get(name), self.fixed.get(name)) for name in ("rounds", "draws")
+        ]
+        sizes += [
+            ("replicates", quick.replicates, self.replicates),
+            ("cells", len(quick.points()), len(self.points())),
+        ]
+        told = [f"{some} of {all_} {name}" for name, some, all_ in sizes if some != all_]
+        return ", ".join(told) or "all of its settings"
+
     def points(self) -> list[dict[str, Any]]:
         """Return the parameters of every cell, in order, without `fixed`, `seed` and
         `replicates`.

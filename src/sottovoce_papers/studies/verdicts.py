@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -410,6 +411,31 @@ def judged(study: Study, rows: list[Row]) -> list[Judged]:
                 Judged(claim, own.get("printed"), own.get("proved"), name, place, own.get("proof"))
             )
     return found
+
+
+class QuickClaims(NamedTuple):
+    """The claims that a quick run has rows for, and how many it has none for."""
+
+    shown: list[Judged]
+    left_out: int
+
+
+def of_quick_run(claims: Sequence[Judged]) -> QuickClaims:
+    """Return claims without verdicts on the paper, which its own settings alone could give.
+
+    What the table has rows for holds or fails in the quick run; what it has none for is left out.
+    """
+    shown = []
+    for one in claims:
+        seen = {
+            basis: replace(verdict, word=OURS.get(verdict.word, verdict.word))
+            for basis, verdict in one.verdicts.items()
+            if verdict.details
+        }
+        if seen:
+            printed, proof, proved = (seen.get(basis) for basis in BASES)
+            shown.append(replace(one, printed=printed, proof=proof, proved=proved))
+    return QuickClaims(shown, len(claims) - len(shown))
 
 
 def _ways(study: Study, claim: Sentence) -> list[tuple[Reading, ...]]:

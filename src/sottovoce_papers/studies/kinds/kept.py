@@ -4,17 +4,21 @@ Studies draw different figures of the same runs, and a cell may need many of the
 runs in a study, the rows of each of its runs are stored in a folder beside the studies, under a
 digest of everything that determines the run: its parameters and the code, but not the labels that
 only tell cells apart.  Outside of a study nothing is stored.
+
+A run is stored with the processor's seconds that it took, and a cell is told which runs it used, so
+that a run from the cache is not taken for one that costs nothing.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
+import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sottovoce.util import files
@@ -45,15 +49,41 @@ class Shelf:
         return self.folder / f"{self.digest(kind, told)}.json.gz"
 
 
-_shelf: ContextVar[Shelf | None] = ContextVar("shelf", default=None)
+@dataclass
+class Used:
+    """The runs on a shelf that a cell used.
+
+    Attributes
+    ----------
+    seconds : dict of str to float
+        Of a processor, that each run took when it was made, by the name of its file.
+    made : float
+        Seconds of those that the cell made itself.
+    """
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    made: float = 0.0
+
+
+_shelf: ContextVar[tuple[Shelf, Used] | None] = ContextVar("shelf", default=None)
 
 
 @contextmanager
-def shelved(shelf: Shelf | None) -> Iterator[None]:
-    """Keep the runs of the cell that runs in this context on this shelf; None to keep none."""
-    token = _shelf.set(shelf)
+def shelved(shelf: Shelf | None) -> Iterator[Used]:
+    """Keep the runs of the cell that runs in this context on this shelf; None to keep none.
+
+    Yields
+    ------
+    Used
+        Filled while the cell runs.
+    """
+    used = Used()
+    opened = None
+    if shelf is not None:
+        opened = (shelf, used)
+    token = _shelf.set(opened)
     try:
-        yield
+        yield used
     finally:
         _shelf.reset(token)
 
@@ -79,18 +109,25 @@ def once(
     -------
     list of Row
     """
-    shelf = _shelf.get()
-    if shelf is None:
+    open_shelf = _shelf.get()
+    if open_shelf is None:
         return run()
+    shelf, used = open_shelf
     place = shelf.place(kind, p)
     found = _read(place)
     if found is None or not wanted <= set(found["rounds"]):
+        started = time.process_time()
         rows = run()
-        content = json.dumps({"rounds": sorted(wanted), "rows": rows}).encode()
+        seconds = time.process_time() - started
+        used.seconds[place.name] = seconds
+        used.made += seconds
+        kept = {"rounds": sorted(wanted), "seconds": seconds, "rows": rows}
+        content = json.dumps(kept).encode()
         files.write_atomically(
             "out", place, gzip.compress(content, compresslevel=1, mtime=0), make=True
         )
         return rows
+    used.seconds[place.name] = found["seconds"]
     return [row for row in found["rows"] if row.get("round") is None or row["round"] in wanted]
 
 
