@@ -33,10 +33,10 @@ sv_budget <- function(file, epsilon = NULL, delta = 1e-5, accountant = NULL, nod
         values = file
       )
     }
-    sottovoce(c(
+    message(sottovoce(c(
       "ledger", "init", file, option("epsilon", epsilon), option("delta", delta),
       option("accountant", accountant), option("nodes", nodes)
-    ))
+    )))
   }
   structure(list(file = normalizePath(file)), class = "sv_budget")
 }

@@ -160,8 +160,10 @@ number_text <- function(values) {
   }
   texts <- sprintf("%.15g", values)
   finite <- is.finite(values)
-  short <- finite & as.numeric(texts) != values
+  short <- finite
+  short[finite] <- as.numeric(texts[finite]) != values[finite]
   texts[short] <- sprintf("%.17g", values[short])
-  texts[is.infinite(values)] <- ifelse(values[is.infinite(values)] > 0, "inf", "-inf")
+  texts[values %in% Inf] <- "inf"
+  texts[values %in% -Inf] <- "-inf"
   texts
 }

@@ -18,6 +18,7 @@
 sv_describe <- function(data, schema, by = NULL, epsilon, delta = 1e-5, trust = NULL,
                         sites = NULL, partition = NULL, nodes = NULL, ledger = NULL, run = NULL,
                         seed = NULL, ...) {
+  require_epsilon(missing(epsilon))
   answer <- ask_of_rows(
     "describe", data, require_declared(schema, NULL, data), by,
     asked = list(

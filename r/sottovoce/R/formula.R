@@ -16,16 +16,21 @@ schema_of_formula <- function(formula, schema, call = "sv_glm") {
       values = sQuote(intersect(chosen, roles)[1], FALSE)
     )
   }
-  if (is.numeric(schema$scale) && length(chosen) < length(schema$columns)) {
-    message(
-      "note scale = ", number_text(schema$scale), " was declared for ", length(schema$columns),
-      " columns, and the formula has ", length(chosen),
-      ": scale = \"auto\" in sv_schema() fits it to the formula"
-    )
-  }
   schema$columns <- schema$columns[names(schema$columns) %in% chosen]
   schema$ignore <- list("*")
   schema
+}
+
+# The scale of a row depends on its columns.
+note_scale <- function(schema, declared) {
+  chosen <- length(schema$columns)
+  if (is.numeric(schema$scale) && chosen < declared) {
+    message(
+      "note: scale = ", number_text(schema$scale), " was declared for ", declared,
+      " columns, and the formula has ", chosen,
+      ": scale = \"auto\" in sv_schema() fits it to the formula"
+    )
+  }
 }
 
 columns_of_terms <- function(right, schema) {

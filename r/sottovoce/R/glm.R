@@ -61,6 +61,8 @@
 sv_glm <- function(formula, data, schema = NULL, family = stats::binomial(), epsilon,
                    delta = 1e-5, trust = NULL, sites = NULL, partition = NULL, nodes = NULL,
                    ledger = NULL, run = NULL, seed = NULL, evaluation = NULL, save = NULL, ...) {
+  require_epsilon(missing(epsilon))
+  refuse_not_here(match.call(expand.dots = FALSE)$...)
   fit_by_formula(
     formula, data, schema, family_name(family),
     asked = list(
@@ -76,9 +78,11 @@ fit_by_formula <- function(formula, data, schema, family, asked, settings, call)
   if (!is.null(asked$sites)) {
     schema$site <- asked$sites
   }
-  schema <- schema_of_formula(formula, schema)
+  declared <- schema
+  schema <- schema_of_formula(formula, declared)
   check_family(family, schema)
   check_in_data(schema, data)
+  note_scale(schema, length(declared$columns))
   folder <- private_folder()
   on.exit(unlink(folder, recursive = TRUE))
   saved <- asked$save
@@ -167,16 +171,26 @@ NOT_HERE <- c(
   contrasts = "name the reference by base = in sv_levels()"
 )
 
+# Before they are evaluated: a subset names columns of the data.
+refuse_not_here <- function(given) {
+  refused <- intersect(names(given), names(NOT_HERE))
+  if (length(refused)) {
+    refuse("%s: is not offered: %s", values = list(refused[1], NOT_HERE[[refused[1]]]))
+  }
+}
+
+require_epsilon <- function(absent) {
+  if (absent) {
+    refuse("epsilon: must be given, such as epsilon = 1: the privacy loss of this run for one row")
+  }
+}
+
 setting_options <- function(settings) {
   if (!length(settings)) {
     return(character())
   }
   if (is.null(names(settings)) || !all(nzchar(names(settings)))) {
     refuse("...: each setting needs a name, such as cut = 0.3")
-  }
-  refused <- intersect(names(settings), names(NOT_HERE))
-  if (length(refused)) {
-    refuse("%s: is not offered: %s", values = list(refused[1], NOT_HERE[[refused[1]]]))
   }
   texts <- vapply(
     settings,

@@ -35,16 +35,13 @@ print_statement <- function(privacy) {
   }
 }
 
-print_refused <- function(table, needs) {
+# Why lines are not shown: one sentence for all lines of a reason.
+print_refused <- function(table) {
   refused <- table[!is.na(table$why), ]
-  for (row in seq_len(nrow(refused))) {
-    print_wrapped(sprintf("Not shown: %s: %s", refused$term[row], refused$why[row]))
-  }
-  if (is.list(needs) && length(needs)) {
-    texts <- vapply(names(needs), function(key) {
-      sprintf("%s %s", key, format(as_number(needs[[key]]), digits = 3))
-    }, "")
-    print_wrapped(sprintf("What would be enough, about: %s", paste(texts, collapse = " or ")))
+  for (why in unique(refused$why)) {
+    print_wrapped(sprintf(
+      "Not shown: %s: %s", paste(refused$term[refused$why == why], collapse = ", "), why
+    ))
   }
 }
 
@@ -53,7 +50,7 @@ print_refused <- function(table, needs) {
 print.sv_glm <- function(x, digits = max(3L, getOption("digits") - 3L), ...) {
   cat("\nCall:  ", paste(deparse(x$call), collapse = "\n"), "\n\nCoefficients:\n", sep = "")
   print.default(format(x$coefficients, digits = digits), print.gap = 2L, quote = FALSE)
-  print_refused(x$table, x$needs)
+  print_refused(x$table)
   print_statement(x$privacy)
   invisible(x)
 }
@@ -80,11 +77,15 @@ summary.sv_glm <- function(object, ...) {
 #' @export
 print.summary.sv_glm <- function(x, digits = max(3L, getOption("digits") - 3L), ...) {
   cat("\nCall:  ", paste(deparse(x$call), collapse = "\n"), "\n\n", sep = "")
-  stats::printCoefmat(x$coefficients, digits = digits, na.print = "-", signif.legend = FALSE)
-  shown <- interval_table(x$table)
-  cat("\n95% intervals, and noise: the share of the variance that comes from privacy noise\n")
-  print(shown, quote = FALSE, right = TRUE)
-  print_refused(x$table, x$needs)
+  there <- is.na(x$table$why)
+  if (any(there)) {
+    stats::printCoefmat(x$coefficients[there, , drop = FALSE], digits = digits, na.print = "-",
+      signif.legend = FALSE
+    )
+    cat("\n95% intervals, and noise: the share of the variance that comes from privacy noise\n")
+    print(interval_table(x$table)[there, , drop = FALSE], quote = FALSE, right = TRUE)
+  }
+  print_refused(x$table)
   for (note in x$notes) {
     print_wrapped(note)
   }

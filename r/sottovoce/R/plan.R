@@ -12,7 +12,7 @@
 #'   `expect_positives = 0.2`.
 #' @return An object of class `sv_plan`, with `table` (the standard error to
 #'   expect of every coefficient, without privacy, and the share of runs in
-#'   which it is printed), `rows_half`, and `privacy`.
+#'   which it is printed), `rows_half` and `rows_needed`, and `privacy`.
 #' @examples
 #' declared <- sv_schema(
 #'   label = sv_classes("back", positive = "yes"),
@@ -24,6 +24,7 @@
 #' @export
 sv_plan <- function(formula, schema, sizes, nodes = NULL, epsilon, delta = 1e-5, trust = NULL,
                     ...) {
+  require_epsilon(missing(epsilon))
   schema <- schema_of_formula(formula, as_schema(schema))
   folder <- private_folder()
   on.exit(unlink(folder, recursive = TRUE))
@@ -46,7 +47,8 @@ sv_plan <- function(formula, schema, sizes, nodes = NULL, epsilon, delta = 1e-5,
   structure(
     list(
       call = match.call(), table = table, rows = as_number(forecast$rows),
-      rows_half = as_number(forecast$rows_half), expects = forecast$expects,
+      rows_half = as_number(forecast$rows_half), rows_needed = as_number(forecast$rows_needed),
+      expects = forecast$expects,
       privacy = answer$privacy
     ),
     class = "sv_plan"
@@ -62,8 +64,8 @@ print.sv_plan <- function(x, digits = 3, ...) {
   print(shown, digits = digits, row.names = FALSE)
   if (!is.na(x$rows_half)) {
     print_wrapped(sprintf(
-      "From about %s rows on, half of the runs print every coefficient.",
-      format(x$rows_half, big.mark = ",")
+      "Half of the coefficients are printed from about %s rows on, all from %s.",
+      format(x$rows_half, big.mark = ","), format(x$rows_needed, big.mark = ",")
     ))
   }
   print_wrapped(sprintf("A plan, no data were read. It expects: %s.", x$expects))

@@ -17,6 +17,7 @@
 sv_survfit <- function(formula, data, schema = NULL, epsilon, delta = 1e-5, trust = NULL,
                        sites = NULL, partition = NULL, nodes = NULL, ledger = NULL, run = NULL,
                        seed = NULL, ...) {
+  require_epsilon(missing(epsilon))
   schema <- require_declared(schema, formula, data)
   check_family("hazards", schema)
   check_left_side(if (length(formula) == 3L) formula[[2]], schema, "sv_survfit")
@@ -119,12 +120,14 @@ as.data.frame.sv_survfit <- function(x, row.names = NULL, optional = FALSE, ...)
 #' @inheritParams sv_glm
 #' @param formula Such as `Surv(days, died) ~ age + arm`; `Surv` need not be
 #'   loaded.
-#' @param ... As for [sv_glm()]: `seed`, `ledger`, `evaluation`, and settings.
+#' @param ... As for [sv_glm()]: settings of `sottovoce train --set`.
 #' @return A fit with the methods of [sv_glm()].
 #' @export
 sv_cox <- function(formula, data, schema = NULL, epsilon, delta = 1e-5, trust = NULL,
                    sites = NULL, partition = NULL, nodes = NULL, ledger = NULL, run = NULL,
                    seed = NULL, save = NULL, ...) {
+  require_epsilon(missing(epsilon))
+  refuse_not_here(match.call(expand.dots = FALSE)$...)
   fit <- function() {
     fit_by_formula(
       formula, data, schema, "hazards",
