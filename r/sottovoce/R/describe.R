@@ -70,8 +70,8 @@ print.sv_describe <- function(x, ...) {
   cells <- matrix("", length(rows), length(groups), dimnames = list(NULL, groups))
   cells[cbind(match(row, rows), match(table$group, groups))] <- value_cells(table)
   first <- match(rows, row)
-  title <- trimws(paste(table$name[first], replace_na(table$level[first]), table$statistic[first]))
-  rownames(cells) <- title
+  title <- paste(table$name[first], replace_na(table$level[first]), table$statistic[first])
+  rownames(cells) <- gsub(" +", " ", trimws(title))
   print(cells, quote = FALSE, right = TRUE)
   for (note in x$notes) {
     print_wrapped(note)
@@ -81,7 +81,7 @@ print.sv_describe <- function(x, ...) {
 }
 
 value_cells <- function(table) {
-  short <- function(values) formatC(values, digits = 3, format = "fg", big.mark = ",")
+  short <- function(values) trimws(formatC(values, digits = 3, format = "fg", big.mark = ","))
   interval <- sprintf(" (%s to %s)", short(table$low), short(table$high))
   interval[is.na(table$low) | is.na(table$high)] <- ""
   ifelse(is.na(table$value), "refused", paste0(short(table$value), interval))

@@ -98,7 +98,7 @@ print.summary.sv_glm <- function(x, digits = max(3L, getOption("digits") - 3L), 
 
 interval_table <- function(table) {
   short <- function(values) {
-    ifelse(is.na(values), "-", formatC(values, digits = 3, format = "fg", flag = "#"))
+    ifelse(is.na(values), "-", trimws(formatC(values, digits = 3, format = "fg", flag = "#")))
   }
   # A constant is no ratio of anything.
   constant <- table$column == CONSTANT
