@@ -14,6 +14,7 @@
 #'   the privacy statement says that row counts are public. `residuals()`,
 #'   `fitted()` and `logLik()` are refused: they would tell about single rows.
 #' @name sv_methods
+#' @importFrom stats coef confint fitted formula logLik nobs predict residuals vcov
 NULL
 
 print_wrapped <- function(text, indent = "") {
