@@ -32,7 +32,7 @@ sv_survfit <- function(formula, data, schema = NULL, epsilon, delta = 1e-5, trus
   structure(
     list(
       call = match.call(),
-      curves = curve_frame(answer$curves),
+      curves = lines_to_frame(answer$curves, CURVE),
       logrank = answer$logrank, notes = as.character(unlist(answer$notes)),
       privacy = answer$privacy, answer = answer[setdiff(names(answer), EXACT)]
     ),
@@ -41,21 +41,6 @@ sv_survfit <- function(formula, data, schema = NULL, epsilon, delta = 1e-5, trus
 }
 
 CURVE <- c("group", "time", "survival", "low", "high", "at_risk")
-
-# Curves come as a line for each time, or as a list of times for each group.
-curve_frame <- function(curves) {
-  frames <- lapply(curves, function(one) {
-    longest <- max(lengths(one[intersect(CURVE, names(one))]))
-    columns <- lapply(CURVE, function(name) {
-      values <- one[[name]]
-      if (is.null(values)) values <- NA
-      if (name == "group") return(rep(as.character(values[[1]]), longest))
-      rep_len(vapply(as.list(values), as_number, 0), longest)
-    })
-    as.data.frame(stats::setNames(columns, CURVE), stringsAsFactors = FALSE)
-  })
-  do.call(rbind, frames)
-}
 
 group_column <- function(formula, schema) {
   right <- formula[[length(formula)]]
