@@ -9,8 +9,8 @@
 #'   be the same [sv_event()].
 #' @param ... More options of `sottovoce survival` by name.
 #' @return An object of class `sv_survfit`: `curves` has `group`, `time`,
-#'   `survival`, `low`, `high` and `at_risk`; `logrank` the test; `privacy`
-#'   the statement.
+#'   `survival`, `low`, `high` and `at_risk`; `medians` and `logrank`, the test;
+#'   `privacy` the statement.
 #' @param x The curves.
 #' @param row.names,optional Ignored.
 #' @export
@@ -33,6 +33,9 @@ sv_survfit <- function(formula, data, schema = NULL, epsilon, delta = 1e-5, trus
     list(
       call = match.call(),
       curves = lines_to_frame(answer$curves, CURVE),
+      medians = if (length(answer$medians)) {
+        lines_to_frame(answer$medians, c("group", "median", "low", "high"))
+      },
       logrank = answer$logrank, notes = as.character(unlist(answer$notes)),
       privacy = answer$privacy, answer = answer[setdiff(names(answer), EXACT)]
     ),
@@ -59,7 +62,11 @@ group_column <- function(formula, schema) {
 print.sv_survfit <- function(x, ...) {
   cat("\nCall:  ", paste(deparse(x$call), collapse = "\n"), "\n\n", sep = "")
   print(x$curves, digits = 3, row.names = FALSE)
-  if (!is.null(x$logrank)) {
+  if (!is.null(x$medians)) {
+    cat("\nMedian survival, with 95% intervals\n")
+    print(x$medians, digits = 3, row.names = FALSE)
+  }
+  if (!is.null(x$logrank$p)) {
     cat("log-rank: p =", format.pval(as_number(x$logrank$p), digits = 3), "\n")
   }
   for (note in x$notes) {
