@@ -170,11 +170,14 @@ def _check_report_as_data(
     """Return what was checked, as plain data.
 
     ``fine`` is true if the schema has no mistake, and every value of a table that was compared fits
-    it, without any note.  ``expected`` is how long rows of the schema will be, and ``table`` what
-    does not fit in the table; each None if there is none.
+    it, without any note.  ``declared`` is the schema as plain data, for programs that do not read
+    TOML, ``expected`` how long its rows will be, and ``table`` what does not fit in the table; each
+    None if there is none.
     """
     fine = found.schema is not None and (compared is None or compared.fine)
-    expected = table = None
+    declared = expected = table = None
+    if found.schema is not None:
+        declared = found.schema.to_dict()
     if filled is not None:
         expected = filled.to_dict()
     if compared is not None:
@@ -183,6 +186,7 @@ def _check_report_as_data(
         "schema": str(schema),
         "mistakes": list(found.mistakes),
         "fine": fine,
+        "declared": declared,
         "expected": expected,
         "table": table,
     }

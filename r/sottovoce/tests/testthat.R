@@ -1,0 +1,4 @@
+library(testthat)
+library(sottovoce)
+
+test_check("sottovoce")
