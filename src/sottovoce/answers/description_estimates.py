@@ -126,10 +126,15 @@ class Counts:
 
     def variance(self, weights: Array) -> float:
         """Return the variance by noise of a weighted sum of the cells."""
+        return float(self.variance_of(weights.sum(), weights @ weights))
+
+    def variance_of(self, total: Array, squares: Array) -> Array:
+        """Return the variance by noise of weighted sums of the cells, from their weights' sums and
+        sums of squares.
+        """
         many = len(self.cells)
-        total = float(weights.sum())
-        inside = self.own * max(float(weights @ weights) - total**2 / many, 0.0)
-        return inside + self.of_rows * (total / many) ** 2
+        inside = self.own * np.maximum(squares - total**2 / many, 0.0)
+        return np.asarray(inside + self.of_rows * (total / many) ** 2)
 
     @property
     def known(self) -> float:
@@ -365,12 +370,12 @@ def estimate_quartile(share: float, block: NumberSums, counts: Counts, of: Quant
     cells = counts.cells[:-1]
     ends = np.concatenate([[-1.0], block.edges, [1.0]])
     below = np.concatenate([[0.0], np.cumsum(cells)[:-1] / rows, [1.0]])
-    places = np.arange(len(cells))
-    variances = [0.0]
-    for k in range(len(cells) - 1):
-        weights = np.append((places <= k) - share, 0.0)
-        variances.append(counts.variance(weights) / rows**2)
-    noise = np.sqrt(np.append(variances, 0.0))
+    # A cell counts by one, less the share, up to the end k, and by the share with a minus beyond.
+    upto = np.arange(1, len(cells))
+    total = upto - share * len(cells)
+    squares = upto * (1.0 - share) ** 2 + (len(cells) - upto) * share**2
+    variances = counts.variance_of(total, squares) / rows**2
+    noise = np.sqrt(np.concatenate([[0.0], variances, [0.0]]))
     sampling = math.sqrt(share * (1.0 - share) / rows)
     error = np.hypot(noise, sampling)
     error[[0, -1]] = 0.0
