@@ -371,8 +371,8 @@ def estimate_quartile(share: float, block: NumberSums, counts: Counts, of: Quant
     ends = np.concatenate([[-1.0], block.edges, [1.0]])
     below = np.concatenate([[0.0], np.cumsum(cells)[:-1] / rows, [1.0]])
     # A cell counts by one, less the share, up to the end k, and by the share with a minus beyond.
-    upto = np.arange(1, len(cells))
-    total: Array = upto - share * float(len(cells))
+    upto = np.arange(1.0, len(cells))
+    total = np.asarray(upto - share * len(cells), dtype=float)
     squares = upto * (1.0 - share) ** 2 + (len(cells) - upto) * share**2
     variances = counts.variance_of(total, squares) / rows**2
     noise = np.sqrt(np.concatenate([[0.0], variances, [0.0]]))
