@@ -4,8 +4,9 @@
     [--epsilons 1,3] [--trusts sum] [--json]
 
 A cell is a number of rows, a budget and a trust.  For each of its data sets rows of five sites are
-drawn anew and described with noise of their own: two groups, three numbers (normal within four
-standard deviations; a gamma, bounds wide and ``log1p``; a mixture of two normals with 5% missing),
+drawn anew and described with noise of their own: two groups, four numbers (normal within four
+standard deviations; whole years; a gamma, bounds wide and ``log1p``; a mixture of two normals with
+5% missing),
 two columns of levels (one with a level of 2%, one with 4% missing).  Intervals of means, standard
 deviations, quartiles, shares and differences are held against the population, those of counts and
 missing values against the table itself.  Coverage is of the printed intervals; *printed* is their
@@ -43,6 +44,7 @@ SCHEMA = Schema.from_dict(
         "na": ["NA"],
         "columns": {
             "normal": {"kind": "number", "lo": 12, "hi": 108},
+            "years": {"kind": "number", "lo": 0, "hi": 110},
             "skewed": {"kind": "number", "lo": 0, "hi": 80, "transform": "log1p"},
             "mixed": {"kind": "number", "lo": -20, "hi": 20, "missing": 0},
             "stage": {"kind": "category", "values": ["1", "2", "3", "4"]},
@@ -53,6 +55,7 @@ SCHEMA = Schema.from_dict(
 )
 STAGES = {"a": (0.40, 0.33, 0.25, 0.02), "b": (0.36, 0.35, 0.27, 0.02)}
 SMOKERS = {"a": 0.30, "b": 0.38}
+NUMBERS = ("normal", "years", "skewed", "mixed")
 OF_TABLE = ("n", "count", "missing")
 
 
@@ -63,6 +66,7 @@ def numbers(group: str, n: int, rng: np.random.Generator) -> dict[str, np.ndarra
     mixed = np.where(far, rng.normal(6.0, 2.0, n), rng.normal(-4.0, 2.5, n))
     return {
         "normal": np.clip(rng.normal(60.0 + shift, 12.0, n), 12.0, 108.0),
+        "years": np.clip(np.rint(rng.normal(60.0 + shift, 12.0, n)), 0.0, 110.0),
         "skewed": np.clip(rng.gamma(2.0, 4.0 + 0.3 * shift, n), 0.0, 80.0),
         "mixed": np.clip(mixed + 0.4 * shift, -20.0, 20.0),
     }
@@ -73,7 +77,7 @@ def drawn(n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
     arm = rng.random(n) < SHARE_OF_B
     table: dict[str, np.ndarray] = {"arm": np.where(arm, "b", "a")}
     found = {group: numbers(group, n, rng) for group in GROUPS}
-    for name in ("normal", "skewed", "mixed"):
+    for name in NUMBERS:
         table[name] = np.where(arm, found["b"][name], found["a"][name])
     gone = rng.random(n) < 0.05
     table["mixed"] = np.where(gone, "NA", table["mixed"].astype(str)).astype(object)
@@ -94,7 +98,7 @@ def population() -> dict[tuple[str, str, str, str], float]:
     take = rng.random(KNOWN) < SHARE_OF_B
     found: dict[tuple[str, str, str, str], float] = {}
     moments: dict[tuple[str, str], tuple[float, float]] = {}
-    for name in ("normal", "skewed", "mixed"):
+    for name in NUMBERS:
         samples = {group: own[group][name] for group in GROUPS}
         samples["overall"] = np.where(take, own["b"][name], own["a"][name])
         for group, x in samples.items():

@@ -60,8 +60,8 @@ INTERVALS = (
     "this table"
 )
 EVEN = (
-    "quartiles take the rows in a cell of the public grid as evenly spread, which numbers that "
-    "heap at few values are not"
+    "a quartile takes the rows in a cell of the public grid as evenly spread; its interval has "
+    "whole cells, so it needs no such thing"
 )
 UNGROUPED = (
     "rows whose {by} is missing or not declared are in no group, and in no number of this table"

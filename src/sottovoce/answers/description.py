@@ -52,13 +52,14 @@ NARROW, BROAD = 0.06, 1.0
 """Least and largest standard deviation that is expected."""
 LEVEL_OVER_MEAN = 0.1
 """A noise of .1 standard deviations in a mean is as bad as one of 1 point in a share."""
-CELLS = (16, 32, 64, 128)
-"""Numbers of cells of a grid; the least one is taken that is fine enough for the noise."""
+CELLS = (16, 24, 32, 48, 64, 96, 128, 192, 256)
+"""Numbers of cells of a grid."""
 EXACT_CELLS = 4096
 """Number of cells without noise."""
-COARSE = 5.4
-"""Error of a quartile by interpolation in cells, over the standard deviation, times the squared
-number of cells: that of a normal number within four standard deviations."""
+IN_TYPICAL = 0.75
+"""Share of the cells that lie in a declared typical range."""
+NORMAL = 0.4
+"""Density of a normal number at its middle, times its standard deviation."""
 
 
 @dataclass(frozen=True)
@@ -177,12 +178,13 @@ class Quantity(Variable):
         many = [cells]
         if self.typical is not None:
             outside = (ends[1] - ends[0]) + (ends[3] - ends[2])
+            beyond = round((1.0 - IN_TYPICAL) * cells)
             below = 0
             if outside > 0.0:
-                below = round(cells / 4 * (ends[1] - ends[0]) / outside)
+                below = round(beyond * (ends[1] - ends[0]) / outside)
             above = 0
             if ends[3] > ends[2]:
-                above = cells // 4 - below
+                above = beyond - below
             many = [below, cells - below - above, above]
         parts = [
             np.linspace(a, b, k, endpoint=False)
@@ -391,7 +393,9 @@ def blocks_of_table(
 def enough_cells(contents: Contents, sigma: float, rows: float) -> list[int]:
     """Choose how many cells each number's grid has, from public facts.
 
-    The least of `CELLS` is taken whose error by interpolation is a tenth of the noise in a median.
+    The interval of a median reaches to the ends of cells, half a cell further to each side on
+    average.  The more cells, the less that is, and the more noise is in the count of those below: a
+    normal number's interval would be shortest.
 
     Parameters
     ----------
@@ -408,13 +412,20 @@ def enough_cells(contents: Contents, sigma: float, rows: float) -> list[int]:
     """
     blocks = blocks_of_table(contents, [CELLS[0]] * len(contents.variables), known_rows=False)
     found = []
-    for block in blocks[1:]:
-        many = CELLS[0]
-        if isinstance(block, NumberSums):
-            spread = sigma / block.cell_factor / (0.4 * max(rows, 1.0))
-            fits = [k for k in CELLS if COARSE / k**2 <= 0.1 * 0.5 * spread * math.sqrt(k)]
-            many = fits[0] if fits else CELLS[-1]
-        found.append(many)
+    for one, block in zip(contents.variables, blocks[1:], strict=True):
+        if not (isinstance(one, Quantity) and isinstance(block, NumberSums)):
+            found.append(CELLS[0])
+            continue
+        # In standard deviations of the number: noise for one cell, and the width of all cells.
+        noise = sigma / block.cell_factor / (NORMAL * max(rows, 1.0))
+        width = 2.0 / USUAL_SD
+        if one.typical is not None:
+            width = 1.0 / (TYPICAL_SD * IN_TYPICAL)
+
+        def half_width(cells: int, noise: float = noise, width: float = width) -> float:
+            return noise * math.sqrt(cells) + 0.5 * width / cells
+
+        found.append(min(CELLS, key=half_width))
     return found
 
 

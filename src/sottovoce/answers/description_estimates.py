@@ -14,9 +14,10 @@ p with ``|estimate - p| <= z sqrt(v + p (1 - p) / rows)``, v the variance by noi
 *Means and standard deviations* come from the two moments, and sampling's share in the error of a
 standard deviation from the fourth moment, which the histogram tells.
 
-*Quartiles* come from the distribution function at the cells' ends, which is linear in between.  A
-quartile's interval has all points at which the function is not further from its share than z
-standard errors, of noise and sampling together.
+*Quartiles* come from the distribution function at the cells' ends, as if it were linear in between.
+A quartile's interval has all cells at whose ends the function is not further from its share than z
+standard errors, of noise and sampling together.  As it has whole cells, it holds however the rows
+lie within them: numbers may be whole.
 
 *Standardised mean differences* are differences of means, or of shares of a level, over the root of
 the mean of both groups' variances.
@@ -380,8 +381,11 @@ def estimate_quartile(share: float, block: NumberSums, counts: Counts, of: Quant
     error = np.hypot(noise, sampling)
     error[[0, -1]] = 0.0
     value = _first_crossing(ends, _in_order(below), share)
-    low = _first_crossing(ends, np.clip(below + Z * error, 0.0, 1.0), share)
-    high = _last_crossing(ends, np.clip(below - Z * error, 0.0, 1.0), share)
+    # The first cell at whose upper end the share may be reached, and the last at whose lower end it
+    # may not be passed: there the function is known, and within a cell it is not.
+    low = float(ends[max(int(np.argmax(below + Z * error >= share)) - 1, 0)])
+    beyond = int(np.argmax((below - Z * error <= share)[::-1]))
+    high = float(ends[min(len(ends) - beyond, len(ends) - 1)])
     unit, middle = of.half, of.middle
     # The share of noise in the error at the cell of the quartile.
     at = int(np.clip(np.searchsorted(ends, value), 1, len(ends) - 2))
@@ -444,11 +448,6 @@ def _first_crossing(ends: Array, values: Array, share: float) -> float:
         return float(ends[0])
     before, after = values[k - 1], values[k]
     return float(ends[k - 1] + (ends[k] - ends[k - 1]) * (share - before) / (after - before))
-
-
-def _last_crossing(ends: Array, values: Array, share: float) -> float:
-    """Return the last place at which a function, linear between `ends`, reaches a share."""
-    return -_first_crossing(-ends[::-1], 1.0 - values[::-1], 1.0 - share)
 
 
 class Line(NamedTuple):
