@@ -424,6 +424,17 @@ class TestDegenerate:
         assert found.groups == ("placebo", "drug", "other")
         assert found.line("", "n", "other").value == pytest.approx(100)
 
+    def test_a_level_called_overall_is_told_from_all_rows(self) -> None:
+        data = {"x": np.arange(8.0), "arm": np.array(["overall", "b"] * 4)}
+        columns = {
+            "x": {"kind": "number", "lo": 0, "hi": 9},
+            "arm": {"kind": "category", "values": ["overall", "b"]},
+        }
+        own = Schema.from_dict({"columns": columns})
+        found = describe(data, schema=own, by="arm", epsilon=math.inf)
+        assert found.groups == ("arm=overall", "b")
+        assert found.line("", "n", "arm=overall").value == pytest.approx(4)
+
     def test_all_values_alike(self) -> None:
         found = described(data=FRAME.assign(age=40), epsilon=math.inf)
         assert found.line("age", "sd").value == pytest.approx(0.0, abs=1e-6)

@@ -39,6 +39,7 @@ from ..util.plain import digest_public_values, infinities_to_text, merge_held_ba
 from ..util.typing import Array, IntArray
 from .description import (
     EXACT_CELLS,
+    OVERALL,
     SITE,
     Contents,
     Description,
@@ -52,8 +53,6 @@ from .training import ONE_EACH, names_of_sites, with_one_row_each
 
 pandas = Later("pandas")
 
-OVERALL = "overall"
-"""Name of all groups together."""
 INTERVALS = (
     "95% intervals of means, standard deviations, quartiles, shares and differences hold noise and "
     "sampling; those of n, counts and missing values hold noise alone, as these count the rows of "

@@ -36,6 +36,8 @@ from ..util.typing import Array
 
 BY, SITE, FIRST = 0, 1, 2
 """Columns of the codes of groups, of sites, and of the first block, which counts rows."""
+OVERALL = "overall"
+"""Name of all groups together."""
 GONE = "missing"
 """Name of the level of values that are missing, or not declared."""
 MOMENTS = 0.35
@@ -296,6 +298,8 @@ class Contents:
             groups = group.levels[:-1]
             if getattr(group.source, "indicator", False):
                 groups = group.levels
+            # A level of that name is told from all groups together.
+            groups = tuple(f"{by}={name}" if name == OVERALL else name for name in groups)
         return cls(variables, group, groups, left_out)
 
     def read_rows(
@@ -506,6 +510,7 @@ __all__ = [
     "CELLS",
     "EXACT_CELLS",
     "GONE",
+    "OVERALL",
     "Contents",
     "Description",
     "Levels",
