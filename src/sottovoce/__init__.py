@@ -7,6 +7,7 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .answers.describing import describe
     from .data.schema import Schema
     from .errors import SottovoceError
     from .estimators.classifiers import ConsensusClassifier, PrivateClassifier
@@ -40,6 +41,7 @@ __all__ = [
     "SottovoceError",
     "TrainConfig",
     "__version__",
+    "describe",
     "register",
     "train",
 ]
@@ -62,6 +64,7 @@ _HOMES = {
     "SchemaTransformer": "estimators.transformer",
     "SottovoceError": "errors",
     "TrainConfig": "runs.training",
+    "describe": "answers.describing",
     "register": "runs.registering",
     "train": "runs.training",
 }

@@ -92,7 +92,7 @@ def test_every_release_and_recipe_is_played_and_the_claims_stand() -> None:
     assert all(
         name + mark in stands
         for mark in ("", ", summed")
-        for name in ("inference", "evaluation", "regression", RECIPE)
+        for name in ("inference", "evaluation", "descriptive table", "regression", RECIPE)
     )
     for case in stands.values():
         apart = np.flatnonzero(
@@ -211,7 +211,16 @@ class Faint(KeyedNoise):
 
 
 @pytest.mark.parametrize(
-    "name", ["scores", "scores, summed", "inference", "regression, summed", f"{RECIPE}, summed"]
+    "name",
+    [
+        "scores",
+        "scores, summed",
+        "descriptive table",
+        "descriptive table, summed",
+        "inference",
+        "regression, summed",
+        f"{RECIPE}, summed",
+    ],
 )
 def test_too_little_noise_is_refuted(name: str) -> None:
     case = all_answer_cases()[name]
@@ -346,6 +355,20 @@ REFUTED = {
             "np.maximum(np.asarray(self.norms), 0.1) ** 2"
         },
         ("gradient, short rows",),
+    ),
+    "a descriptive table with the sensitivity of one group": (
+        "queries/table_sums.py",
+        {
+            "self.largest_row_norm(facts) * math.sqrt(RELATIONS[facts.relation])": "self.largest_row_norm(facts)"
+        },
+        ("table by group", "table of numbers, summed"),
+    ),
+    "moments of a number that count twice": (
+        "queries/table_sums.py",
+        {
+            "return self.scale * math.sqrt(self.moments)": "return 2.0 * self.scale * math.sqrt(self.moments)"
+        },
+        ("table of numbers",),
     ),
     "a long row whose weight falls too slowly": (
         "problem/weighted_loss.py",

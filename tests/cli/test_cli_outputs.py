@@ -55,6 +55,18 @@ PAID = {
         "--ledger",
         "sites.ledger",
     ),
+    "describe": (
+        "describe",
+        "--data",
+        "rows.csv",
+        "--schema",
+        "clinic.toml",
+        "--epsilon",
+        2,
+        "--system-noise",
+        "--ledger",
+        "sites.ledger",
+    ),
 }
 """Commands that spend."""
 

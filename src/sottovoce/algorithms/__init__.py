@@ -154,6 +154,7 @@ ANSWERS = (
     "confusion",
     "misses",
     "survey",
+    "description",
     "hazards",
     "once",
 )

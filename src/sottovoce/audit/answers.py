@@ -20,6 +20,7 @@ import numpy as np
 from ..algorithms.items import Item
 from ..algorithms.once import Once
 from ..algorithms.recipe import Recipe
+from ..answers.description import Description
 from ..answers.evaluation import Histogram
 from ..answers.inference import newton_from_naming
 from ..answers.least_squares import slopes_from_naming
@@ -45,7 +46,9 @@ from ..queries import (
     Gradient,
     HuberGradient,
     Lengths,
+    LevelSums,
     NoisyBounded,
+    NumberSums,
     Positives,
     Products,
     ResidualMoments,
@@ -54,6 +57,7 @@ from ..queries import (
     Scores,
     SecondMoments,
     SlopeMoments,
+    TableSums,
 )
 from ..queries.corrections import ORDER, STATISTICS, Curves
 from ..runs.centre import Centring
@@ -191,6 +195,11 @@ def _corrections(at: Array) -> Corrections:
     return Corrections(at, LAST, edges, None, curves, np.zeros((1, 1, 2, 4, STATISTICS)), units)
 
 
+LEVELS = (LevelSums(1, math.sqrt(0.5)), LevelSums(2, math.sqrt(0.5)))
+"""Blocks of a descriptive table with one column of levels."""
+NUMBERS = (LevelSums(1, 1e-3), NumberSums(np.zeros(1), math.sqrt(1.0 - 1e-6)))
+"""Blocks of one with a number, and next to nothing for the count of rows."""
+
 PAIRS: dict[str, Pair] = {
     "gradient": Pair(Gradient, _STEEP, (_LEFT, _RIGHT)),
     "gradient, short rows": Pair(Gradient, _STEEP, (0.5 * _LEFT, 0.5 * _RIGHT), long=True),
@@ -241,6 +250,18 @@ PAIRS: dict[str, Pair] = {
     ),
     "coarse counts": Pair(
         partial(Cells, widths=(2,) * D), _ZERO, (np.ones(D), np.full(D, 2.0)), long=True
+    ),
+    "table by group": Pair(
+        partial(TableSums, groups=2, blocks=LEVELS),
+        _ZERO,
+        (np.ones(D), np.array([2.0, 1.0, 2.0])),
+        long=True,
+    ),
+    "table of numbers": Pair(
+        partial(TableSums, groups=2, blocks=NUMBERS),
+        _ZERO,
+        (np.ones(D), np.array([1.0, 1.0, -1.0])),
+        long=True,
     ),
     "moments of residuals": Pair(partial(ResidualMoments, h=0.5), _ZERO, (_E0, _E1), (1.0, -1.0)),
 }
@@ -328,10 +349,12 @@ def recipe_cases(config: RunConfig) -> dict[str, RecipeCase]:
         return RecipeCase(config, tables(pair), 0, why, method=method, loss=loss)
 
     survey = Survey(cells=(2,) * D, grids=b"")
+    table = Description(groups=2, blocks=(LevelSums(2, 1.0),), contents=b"", sites=2)
     return {
         "inference": case(flipped, newton_from_naming(naming)),
         "evaluation": case(flipped, Histogram(judged=b"", weights=score)),
         "survey": case(PAIRS["coarse counts"], survey, Weighted(LOGISTIC)),
+        "descriptive table": case(PAIRS["table by group"], table, Weighted(LOGISTIC)),
         "regression": case(numbers, LeastSquares(constant=LAST, free=np.ones(D)), residual),
         "regression with intervals": case(numbers, slopes_from_naming(naming), residual),
     }

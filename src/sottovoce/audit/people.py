@@ -15,10 +15,13 @@ from dataclasses import replace
 import numpy as np
 
 from ..algorithms import REGISTRY
+from ..algorithms.recipe import Recipe
+from ..answers.description import Description
 from ..answers.survey import Survey
 from ..data.rows import Rows
 from ..problem.losses import Logistic
 from ..problem.weighted_loss import Weighted
+from ..queries import LevelSums
 from ..runs.config import RunConfig
 from . import answers
 from .game import DEFAULT, Case, Options, Verdict
@@ -93,7 +96,7 @@ def user_level_cases(
     Returns
     -------
     dict of str to Case
-        By method or answer, and one for a survey.
+        By method or answer, one for a survey, and one for a descriptive table.
     """
     own, other = [1.0, -1.0, 1.0], [1.0, -1.0] * 2
     found = dict[str, Case]()
@@ -115,7 +118,8 @@ def user_level_cases(
     for name in ANSWERS:
         release = answers.release(name, answers.PAIRS[name], config)
         found[name] = replace(release, tables=_pair_of_people(name))
-    found["survey"] = _survey_of_people(config)
+    found["survey"] = _counts_of_people(config, _SURVEY, 2)
+    found["descriptive table"] = _counts_of_people(config, _TABLE, 3)
     return found
 
 
@@ -142,15 +146,19 @@ def _pair_of_people(name: str) -> tuple[Rows, Rows]:
     return repeated(first, ROWS), repeated(second, 2)
 
 
-def _survey_of_people(config: RunConfig) -> Case:
-    """Make a case of two columns; all rows of the person lie in the first cell, or the second."""
-    recipe = Survey(cells=(2, 2), grids=b"")
+_SURVEY = Survey(cells=(2, 2), grids=b"")
+_TABLE = Description(groups=2, blocks=(LevelSums(2, 1.0),), contents=b"")
+"""Recipes that count a person's rows by their codes, in two columns and in three."""
 
-    def table(cell: float, count: int) -> Rows:
-        # Twenty other people a site, of cell 0 in both columns: their one row counts nowhere.
-        first = np.concatenate([np.zeros((20, 2)), np.full((count, 2), cell)])
+
+def _counts_of_people(config: RunConfig, recipe: Recipe, columns: int) -> Case:
+    """Make a case of columns of codes; all rows of the person have code 1 in them, or 2."""
+
+    def table(code: float, count: int) -> Rows:
+        # Twenty other people a site, of code 0 in all columns: their one row counts nowhere.
+        first = np.concatenate([np.zeros((20, columns)), np.full((count, columns), code)])
         rows = Rows.build_with_any_norm(
-            [(own, np.ones(len(own))) for own in (first, np.zeros((20, 2)))]
+            [(own, np.ones(len(own))) for own in (first, np.zeros((20, columns)))]
         )
         people = [np.append(np.arange(20), [20] * count), np.arange(20)]
         return rows.with_people(people, ROWS)

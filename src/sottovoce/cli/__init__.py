@@ -40,6 +40,7 @@ Train linear models across sites that may not share their rows, with a proved pr
   sottovoce plan --rounds 30 --epsilon 1           the noise of that budget
   sottovoce predict run.npz new.csv                use a saved run
   sottovoce evaluate run.npz held.csv              its quality, privately
+  sottovoce describe --data rows.csv --schema s.toml --by arm    a Table 1
   sottovoce report run.json                        an HTML page to pass on
   sottovoce export run.json --onnx m.onnx          for other programs
   sottovoce ledger init my.ledger --epsilon 3      a lifetime budget
@@ -58,6 +59,7 @@ COMMANDS = {
     "data": "List the data sets that come with the package, or check a schema of yours (--schema).",
     "demo": "Start a hub and sites as real processes, train on Adult, "
     "and compare with one process.",
+    "describe": "Describe a table by group under differential privacy: the Table 1 of a paper.",
     "evaluate": "Evaluate the model in RUN privately on labelled ROWS (CSV or Parquet).",
     "export": "Write the model in RUN for other programs, with the schema's encoding in it.",
     "graphs": "List the networks that --graph understands.",

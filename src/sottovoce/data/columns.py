@@ -580,11 +580,18 @@ class Number(OneColumn):
         """Return the numbers in the column's unit, and the mask of missing values."""
         return _read_as_numbers(self.source_column, column, na)
 
+    def numbers_and_missing(
+        self, columns: Mapping[str, Column], na: frozenset[str]
+    ) -> tuple[Array, Mask]:
+        """Return the numbers in the column's unit, 0 where missing, and the mask of missing ones.
+
+        A SchemaError for other values; none is shown.
+        """
+        return self._numbers_and_missing(_one_dimensional_column(self.source_column, columns), na)
+
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
         """The clipped and scaled number, with a mask of numbers beyond the bounds."""
-        numbers, absent = self._numbers_and_missing(
-            _one_dimensional_column(self.source_column, columns), na
-        )
+        numbers, absent = self.numbers_and_missing(columns, na)
         raw = _replace_missing_values(self.source_column, numbers, absent, self.missing)
         features = self._clip_and_scale(raw)[:, None]
         if self.indicator:

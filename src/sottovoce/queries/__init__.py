@@ -43,6 +43,7 @@ from .objective_noise import GaussianLaw, SphericalLaw, check_law, noise_of_law
 from .sparse_vector import GatedMinimiser, RedrawnGate
 from .statistic import NoisyEpoch, NoisyGradient, NoisyMinimiser, SecretMinimiser
 from .sums import Sum, query_for_release
+from .table_sums import LevelSums, NumberSums, TableSums
 from .vault import Secret, Vault
 
 __all__ = [
@@ -63,11 +64,13 @@ __all__ = [
     "Gradient",
     "HuberGradient",
     "Lengths",
+    "LevelSums",
     "Misses",
     "NoisyBounded",
     "NoisyEpoch",
     "NoisyGradient",
     "NoisyMinimiser",
+    "NumberSums",
     "PerturbedObjective",
     "Positives",
     "Products",
@@ -84,6 +87,7 @@ __all__ = [
     "SlopeMoments",
     "SphericalLaw",
     "Sum",
+    "TableSums",
     "Vault",
     "can_correlate_noise",
     "check_law",
