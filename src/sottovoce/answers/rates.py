@@ -72,6 +72,11 @@ UNLIKE = {True: 0.25, False: 1.0}
 """Prior deviation of J from a multiple of H along a direction, over that multiple, of dated events
 and of counts, which may vary more in some rows than in others.
 """
+WEIGHED_ROWS = (
+    "People far from the others, or with many expected events, count for less: unless the model is "
+    "right, these are the coefficients of people so weighted."
+)
+"""Sentence on the weights and caps of the sums, for tables."""
 _FLOOR = 0.05
 # A level is merged with its reference if its share is below this many noise deviations.
 _SEEN = 3.0
