@@ -66,6 +66,8 @@ FARTHEST = 2.0
 """Largest root mean square shift of log rates by noise in the last gradient alone; with more the
 table is refused.
 """
+UNSETTLED = 0.5
+"""Least change of log rates in the last step but one that tells whether steps converge."""
 LONGEST = 1.5
 """Largest root mean square change of log rates in a step."""
 UNLIKE = {True: 0.25, False: 1.0}
@@ -148,7 +150,7 @@ class RateSteps(Recipe):
 
     name: ClassVar[str] = "rates"
     summary: ClassVar[str] = "log rates with intervals, by Newton steps"
-    shares: ClassVar[tuple[float, ...]] = (0.03, 0.05, 0.15, 0.25, 0.12, 0.04, 0.36)
+    shares: ClassVar[tuple[float, ...]] = (0.02, 0.04, 0.15, 0.15, 0.20, 0.04, 0.40)
     """Budget shares of totals, second moments, Hessians and gradients of the steps together, and
     Hessian, squares and gradient at the last point.
     """
@@ -205,35 +207,39 @@ class RateSteps(Recipe):
         w = np.zeros((replicates, p))
         w[:, p - m :] = np.log(rate) / self.value
         moved = np.zeros_like(w)
+        pool: _Hessian | None = None
         for _ in range(self.steps):
             found = yield ask(hessian, w)
             slope = yield ask(gradient, w)
-            H = self._to_hessian(found, ready, p)
-            s_H = np.full(replicates, ready.cap * found.spread)
-            moved = np.einsum("rij,rj->ri", ready.into, _step(H, s_H, slope, ready, m))
+            pool = _pooled(pool, self._to_hessian(found, ready, p))
+            step, change = _step(pool, slope, ready, m)
+            pool = pool.carried(change)
+            moved = np.einsum("rij,rj->ri", ready.into, step)
             w = w + moved
         found = yield ask(hessian, w)
         squares = yield ask(self._question(RateSlopes), w)
         slope = yield ask(gradient, w)
-        H = self._to_hessian(found, ready, p)
+        pool = _pooled(pool, self._to_hessian(found, ready, p))
         J = ready.unit**2 * unflatten_symmetric(squares.value, p)
         kept = np.tile(ready.kept, (replicates, 1))
         J, _ = drawn_to_multiple(
             restrict_to_kept(J, kept),
             np.full(replicates, ready.unit**2 * squares.spread),
-            H,
+            pool.H,
             UNLIKE[self.dated],
         )
         last = _Last(
             w=w,
-            hessian=H,
-            hessian_noise=np.full(replicates, ready.cap * found.spread),
+            hessian=pool.H,
+            hessian_noise=pool.noise,
             squares=J,
             gradient=ready.unit * slope.value * ready.kept,
             gradient_noise=ready.unit * slope.spread,
             rows=slope.rows,
         )
         ends = take_last_step(last, ready, m)
+        # A step that is only noise says nothing about convergence.
+        moved = np.where((change > UNSETTLED)[:, None], moved, 0.0)
         return replace(ends, moved=moved, scale=self.releases_with_noise.total_mu)
 
     def _starting_rates(self, events: Array, time: Array, totals: Answer) -> Array:
@@ -328,12 +334,47 @@ class RateSteps(Recipe):
         rare = (shares < _SEEN * noise) | ((shares < RAREST) & (moved > HIDDEN))
         return ~(levels & rare)
 
-    def _to_hessian(self, answer: Answer, ready: _Prepared, p: int) -> Array:
-        """Return the Hessian in the frame, (R, p, p): no row is in two intervals at once."""
+    def _to_hessian(self, answer: Answer, ready: _Prepared, p: int) -> _Hessian:
+        """Return the Hessian in the frame: two intervals have no entry in common."""
         m = len(self.edges) - 1
         H = ready.cap * unflatten_symmetric(answer.value, p)
         H[:, p - m :, p - m :] *= np.eye(m)
-        return restrict_to_kept(H, np.tile(ready.kept, (len(H), 1)))
+        H = restrict_to_kept(H, np.tile(ready.kept, (len(H), 1)))
+        spread = np.full(len(H), ready.cap * answer.spread)
+        return _Hessian(H, spread, spread)
+
+
+class _Hessian(NamedTuple):
+    """An average of Hessians in the frame.
+
+    Parameters
+    ----------
+    H : array (R, p, p)
+    noise : array (R,)
+        Standard deviation of the noise on an entry.
+    error : array (R,)
+        The same, with that of carrying earlier Hessians to the present point.
+    """
+
+    H: Array
+    noise: Array
+    error: Array
+
+    def carried(self, change: Array) -> _Hessian:
+        """Return the Hessian as one at another point, at a root mean square change of log rates."""
+        entry = np.einsum("rij,rij->r", self.H, self.H) / self.H.shape[-1] ** 2
+        return self._replace(error=np.sqrt(self.error**2 + change**2 * entry))
+
+
+def _pooled(before: _Hessian | None, new: _Hessian) -> _Hessian:
+    """Average two Hessians by precision; without noise the new one counts alone."""
+    if before is None or not np.all(new.noise > 0.0):
+        return new
+    one, other = before.error**-2.0, new.error**-2.0
+    share = (one / (one + other))[:, None, None]
+    flat = share[:, 0, 0]
+    noise = np.hypot(flat * before.noise, (1.0 - flat) * new.noise)
+    return _Hessian(share * before.H + (1.0 - share) * new.H, noise, (one + other) ** -0.5)
 
 
 class _Last(NamedTuple):
@@ -399,17 +440,21 @@ def take_last_step(last: _Last, ready: _Prepared, intervals: int) -> Estimates:
     )
 
 
-def _step(H: Array, s_H: Array, slope: Answer, ready: _Prepared, intervals: int) -> Array:
-    """Return a Newton step in the frame, of limited length, (R, p)."""
+def _step(pool: _Hessian, slope: Answer, ready: _Prepared, intervals: int) -> tuple[Array, Array]:
+    """Return a Newton step in the frame, (R, p), and its mean change of log rates, (R,).
+
+    The change is a root mean square, weighted by expected events, and at most `LONGEST`.
+    """
+    H = pool.H
     identity = np.tile(np.eye(H.shape[-1]), (len(H), 1, 1))
     gradient = ready.unit * slope.value * ready.kept
     d = estimate_displacement(
-        Frame(identity, identity), H, s_H, gradient, ready.unit * slope.spread
+        Frame(identity, identity), H, pool.noise, gradient, ready.unit * slope.spread
     )
     along = np.maximum(np.einsum("ri,rij,rj->r", d, H, d), 0.0)
-    # Root mean square change of log rates, weighted by expected events.
     change = np.sqrt(along / _expected_events(H, ready.lift, intervals))
-    return np.asarray(d * np.minimum(1.0, LONGEST / np.maximum(change, 1e-300))[:, None])
+    shorter = np.minimum(1.0, LONGEST / np.maximum(change, 1e-300))
+    return d * shorter[:, None], change * shorter
 
 
 def _expected_events(H: Array, lift: float, intervals: int) -> Array:
