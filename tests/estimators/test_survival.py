@@ -15,8 +15,8 @@ from sklearn.base import clone
 
 from sottovoce import ConsensusSurvival
 from sottovoce.answers.hazards import LifeTable, Seen, newton_step, number_of_cells, pool_answers
-from sottovoce.data.rows import Rows
 from sottovoce.data.follow_up import read_event_marks, read_survival_times
+from sottovoce.data.rows import Rows
 from sottovoce.errors import HolderNote, InvalidInput, PublicNote
 from sottovoce.estimators.hazard_rows import (
     Leaving,

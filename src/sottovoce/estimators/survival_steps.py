@@ -74,7 +74,7 @@ class Declared:
     recipe : HazardSteps
         The list of all releases, unless `inference` is asked for.
     inference : bool
-        Whether hazard ratios with intervals are estimated (:class:`sottovoce.answers.fits.LogRates`).
+        Whether hazard ratios with intervals are estimated, by :class:`LogRates`.
     """
 
     terms: Terms
