@@ -358,6 +358,11 @@ REFUTED = {
         },
         ("second moments, long rows",),
     ),
+    "expected events that are not capped": (
+        "queries/rates.py",
+        {"by_cap = np.minimum(1.0, self.cap / np.maximum(expected[:, 0], 1e-300))": "by_cap = 1.0"},
+        ("gradient of rates", "Hessian of rates"),
+    ),
 }
 """Faults with which a claim is false."""
 
