@@ -437,8 +437,12 @@ class Coefficients(Sequence[dict[str, Any]]):
         """The sites' constants, as draws of a population."""
         if self.all_sites is not None:
             return self.all_sites
+        terms = [line.term for line in self.lines]
+        # Constants of hazards are those of intervals of time, and all sites share them.
+        if self.ratio != RATIOS[0].key:
+            terms = [Term(term.name) for term in terms]
         return _site_constants(
-            [line.term for line in self.lines],
+            terms,
             [line.cause if line.refused is not None else None for line in self.lines],
             np.array([line.estimate for line in self.lines], dtype=float),
             self.covariance,
