@@ -401,7 +401,20 @@ class _Last(NamedTuple):
 
 
 def take_last_step(last: _Last, ready: _Prepared, intervals: int) -> Estimates:
-    """Take the last Newton step, and compute its covariance (module's docstring)."""
+    """Take the last Newton step, and compute its covariance (module's docstring).
+
+    Parameters
+    ----------
+    last : _Last
+    ready : _Prepared
+    intervals : int
+        Number m of intervals.
+
+    Returns
+    -------
+    Estimates
+        In encoded columns.
+    """
     w, H, s_H, J, g, s_g, n = last
     replicates, p = w.shape
     kept = np.tile(ready.kept, (replicates, 1))
@@ -509,7 +522,25 @@ def naming_of_rates(naming: Naming, edges: Sequence[float]) -> Naming:
 def steps_from_naming(
     naming: Naming, edges: Sequence[float], most: float, *, dated: bool, noisy: bool
 ) -> RateSteps:
-    """Construct the recipe for people in an encoding with a constant for each interval."""
+    """Construct the recipe for people in an encoding with a constant for each interval.
+
+    Parameters
+    ----------
+    naming : Naming
+        That of :func:`naming_of_rates`.
+    edges : sequence of float
+        Of the intervals, in units of time.
+    most : float
+        Largest number of events of a person.
+    dated : bool
+        Whether events have times.
+    noisy : bool
+        Whether the run has noise; without it there are more steps.
+
+    Returns
+    -------
+    RateSteps
+    """
     return RateSteps(
         edges=tuple(map(float, edges)),
         most=float(most),

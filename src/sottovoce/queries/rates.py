@@ -155,7 +155,20 @@ class Rates(Bounded):
         return read[:, 0], time, events
 
     def read_people(self, block: Design, at: Array, replicate: int) -> People:
-        """Read rows at one replicate's point, with weights and capped expectations."""
+        """Read rows at one replicate's point, with weights and capped expectations.
+
+        Parameters
+        ----------
+        block : Design
+        at : array of shape (M, R, d)
+            Public points.
+        replicate : int
+            Which point is read.
+
+        Returns
+        -------
+        People
+        """
         assert self.frame is not None
         m, nodes = self.intervals, len(at)
         k = at.shape[-1] - m - TAIL
