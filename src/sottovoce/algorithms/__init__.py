@@ -156,6 +156,7 @@ ANSWERS = (
     "survey",
     "description",
     "hazards",
+    "rates",
     "once",
 )
 """Names of recipes in records of their runs (:mod:`sottovoce.answers`)."""

@@ -28,9 +28,11 @@ from ..errors import InvalidInput
 from ..privacy.gaussian import gaussian_epsilon
 from ..reports.causes import Cause
 from ..reports.coefficients import (
+    RATIOS,
     assumption_sentences,
     coefficient_table,
     format_text_table,
+    ratio_of,
     remarks_below_table,
     sufficient_budget_text,
 )
@@ -201,7 +203,8 @@ class Coefficients(Sequence[dict[str, Any]]):
     """Sums of lines that are known by comparison with the most frequent levels, where some lines
     are refused; None if no line or the whole table is refused.
     """
-    odds: bool = True  # coefficients are log-odds
+    odds: bool = True  # coefficients are logarithms of ratios
+    ratio: str = "odds_ratio"  # of what ratio: a key of lines as plain data
     weighed: str = ""  # :attr:`sottovoce.answers.terms.Naming.weighed`
     at_bounds: dict[str, Any] | None = None
     """Clipped targets in a number's table:
@@ -220,10 +223,13 @@ class Coefficients(Sequence[dict[str, Any]]):
     """
 
     def to_dict(self) -> list[dict[str, Any]]:
-        """Return plain data; without odds ratios unless coefficients are log-odds."""
+        """Return plain data; without ratios unless coefficients are their logarithms."""
         lines = [line.to_dict() for line in self.lines]
         if self.odds:
-            return lines
+            return [
+                {key.replace("odds_ratio", self.ratio): value for key, value in line.items()}
+                for line in lines
+            ]
         return [
             {key: value for key, value in line.items() if not key.startswith("odds_ratio")}
             for line in lines
@@ -271,13 +277,15 @@ class Coefficients(Sequence[dict[str, Any]]):
         all_sites = None
         if plain.get("all_sites") is not None:
             all_sites = SiteConstants.from_plain(plain["all_sites"])
+        ratio = ratio_of(plain["coefficients"])
         return cls(
             lines=lines,
             strain=float(plain["strain"]),
             needs=plain["needs"],
             covariance=np.array(plain["covariance"], dtype=float),
-            # Tables of numbers are written without odds ratios.
-            odds=any("odds_ratio" in one for one in plain["coefficients"]),
+            # Tables of numbers are written without ratios.
+            odds=ratio is not None,
+            ratio=RATIOS[0].key if ratio is None else ratio.key,
             weighed=plain["weighed"],
             at_bounds=plain.get("at_bounds"),
             clusters=plain["clusters"],
@@ -429,8 +437,12 @@ class Coefficients(Sequence[dict[str, Any]]):
         """The sites' constants, as draws of a population."""
         if self.all_sites is not None:
             return self.all_sites
+        terms = [line.term for line in self.lines]
+        # Constants of hazards are those of intervals of time, and all sites share them.
+        if self.ratio != RATIOS[0].key:
+            terms = [Term(term.name) for term in terms]
         return _site_constants(
-            [line.term for line in self.lines],
+            terms,
             [line.cause if line.refused is not None else None for line in self.lines],
             np.array([line.estimate for line in self.lines], dtype=float),
             self.covariance,

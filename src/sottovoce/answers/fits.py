@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -23,13 +23,14 @@ from ..data.schema import Schema
 from ..data.values import canonical_text, value_as_text
 from ..errors import InvalidInput
 from ..problem.losses import HuberResidual, Logistic, Loss
-from ..problem.task import BoundedNumber
+from ..problem.task import BoundedNumber, EventRate
 from ..problem.weighted_loss import Weighted
 from ..util import files
 from ..util.typing import Any, Array
 from .coefficients import Coefficients, build_coefficient_table
 from .inference import Estimates, models_for_predictions, newton_from_naming
 from .least_squares import slopes_from_naming, table_in_target_units
+from .rates import WEIGHED_ROWS, naming_of_rates, rows_of_people, steps_from_naming
 from .regression import LeastSquares
 from .saved import SavedModel
 from .terms import CONSTANT, Naming, naming_from_any
@@ -223,6 +224,75 @@ class LogOdds(Fit):
         """Return the model and the table of log-odds; see :meth:`Fit.read_outcome`."""
         lines = build_coefficient_table(outcome, self.layout.naming, delta=delta)
         return Found(models_for_predictions(outcome)[0], lines, lines.to_plain_data())
+
+
+@dataclass(frozen=True)
+class LogRates(Fit):
+    """Log hazards or log rates of counts, with intervals (:mod:`sottovoce.answers.rates`).
+
+    Parameters
+    ----------
+    task : EventRate
+    noisy : bool
+        Whether releases have noise: without it steps cost nothing, and there are more.
+    """
+
+    task: EventRate = field(kw_only=True)
+    noisy: bool = field(kw_only=True)
+
+    @property
+    def naming(self) -> Naming:
+        """The encoding with a constant for every interval of time."""
+        return naming_of_rates(self.layout.naming, self.task.edges)
+
+    @property
+    def recipe(self) -> Recipe:
+        task = self.task
+        return steps_from_naming(
+            self.naming, task.edges, task.most, dated=task.dated, noisy=self.noisy
+        )
+
+    @property
+    def unweighted_loss(self) -> Loss:
+        return Logistic()
+
+    @property
+    def loss(self) -> Loss:
+        # Rows hold times and events beside their columns, and may so be longer than 1; the recipe's
+        # sums have bounds and weights of their own.
+        return Weighted(self.unweighted_loss)
+
+    def encode_rows(self, tables: Sequence[Any], labels: Sequence[Array]) -> Rows:
+        """Encode the people of all sites, from each site's raw columns and encoded labels (n_i,).
+
+        A person without a known label is a row of zeros.
+        """
+        intervals = len(self.task.edges) - 1
+        parts = []
+        for table, y in zip(tables, labels, strict=True):
+            events, time = self.task.events_and_time(y)
+            encoded = self.layout.naming.encode_with_one_constant(table)
+            rows = rows_of_people(encoded, time, events / self.task.most, intervals)
+            parts.append((rows, self.task.has_known_label(y).astype(float)))
+        return Rows.build_with_any_norm(parts)
+
+    def read_outcome(self, outcome: Estimates, delta: float | None) -> Found:
+        """Return the model and the table of log ratios; see :meth:`Fit.read_outcome`.
+
+        The model predicts the logarithm of the mean rate until the last edge.
+        """
+        ratio = "hazard_ratio" if self.task.dated else "rate_ratio"
+        lines = replace(
+            build_coefficient_table(outcome, self.naming, delta=delta),
+            ratio=ratio,
+            weighed=WEIGHED_ROWS if self.noisy else "",
+        )
+        model = models_for_predictions(outcome)[0]
+        columns = self.layout.naming.d - 1
+        value = self.layout.naming.value
+        widths = np.diff(self.task.edges) / self.task.edges[-1]
+        mean = np.logaddexp.reduce(model[columns:] * value + np.log(widths)) / value
+        return Found(np.append(model[:columns], mean), lines, lines.to_plain_data())
 
 
 @dataclass(frozen=True)

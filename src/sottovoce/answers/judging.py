@@ -19,6 +19,7 @@ from typing import ClassVar, Generic, TypeVar
 import numpy as np
 
 from ..algorithms.recipe import Recipe
+from ..data.labels import refuse_rates
 from ..data.products import products_by_row
 from ..data.rows import Rows
 from ..data.schema import Schema
@@ -323,6 +324,7 @@ def judge_for_task(task: Task, held: Held, schema: Schema | None) -> Judge[Any, 
     InvalidInput
         If subgroups, or other wishes, do not fit the task.
     """
+    refuse_rates(task)
     if isinstance(task, TwoClasses):
         return TwoClassesJudge(task, held, evaluation.subgroup_levels(schema, held.by))
     # A threshold and subgroups are of two classes alone.

@@ -21,7 +21,7 @@ from ..data.products import products_by_row
 from ..data.schema import Schema
 from ..data.table import Table
 from ..errors import CheckpointError, InvalidInput, format_declared_value
-from ..problem.task import TwoClasses
+from ..problem.task import EventRate, TwoClasses
 from ..runs.engine import UNREADABLE
 from ..runs.simulate import SAVED_BEFORE, Result
 from ..util import files
@@ -301,8 +301,11 @@ class SavedModel:
         Raises
         ------
         InvalidInput
-            If the run has no intervals, or `alpha` is not inside (0, 1).
+            If the run has no intervals or is of rates, or `alpha` is not inside (0, 1).
         """
+        if self.schema is not None and isinstance(self.schema.task, EventRate):
+            rule = "is not offered for rates; compare people by ratios of the table"
+            raise InvalidInput("interval", None, rule, "leave it out")
         known, named = self.table, self.named_model
         if where is None:
             where = self.site_indices(table)

@@ -27,7 +27,7 @@ from ..data.values import sites_named_in_column
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger
 from ..privacy.statement import Statement
-from ..problem.task import Task, TwoClasses
+from ..problem.task import EventRate, Task, TwoClasses
 from ..runs.config import RunConfig
 from ..runs.relations import with_other_relation
 from ..runs.simulate import Result, simulate
@@ -44,7 +44,7 @@ from ..util.plain import digest_public_values, infinities_to_text, merge_held_ba
 from ..util.typing import Any, Array, IntArray
 from .coefficients import Coefficients
 from .evaluation import Held, exact_metrics
-from .fits import Fit, Layout, LogOdds, check_product_memory, sites_with_constants
+from .fits import Fit, Layout, LogOdds, LogRates, check_product_memory, sites_with_constants
 from .inference import Estimates, check_run_is_inference
 from .judging import Scored, judge_for_task
 from .own_site import WITHOUT_SITE, note_on_unknown_sites
@@ -220,6 +220,9 @@ class DealtTable:
             # Answers are priced per row, and neighbouring tables differ in one person: so one row
             # of each person is used.
             parts = [part[first_rows_of_each(dataset.people[part], 1)] for part in parts]
+        if isinstance(dataset.task, EventRate):
+            check_rates_have_one_constant(asked)
+            asked = False
         partition = config.partition or ""
         at_random = partition == "iid"
         names = names_of_sites(partition, dataset.train_columns, parts)
@@ -368,6 +371,13 @@ class DealtTable:
         }
 
 
+def check_rates_have_one_constant(asked: bool | None) -> None:
+    """Refuse constants of sites where intervals of time have theirs."""
+    if asked:
+        rule = "has no meaning for events with times, or counts, whose rates all sites share"
+        raise InvalidInput("site_constants", True, rule, "declare the site as a column")
+
+
 def _site_column(partition: str) -> str | None:
     """Return the column of a partition ``"site:<column>"``; None for any other partition."""
     kind, separator, column = partition.partition(":")
@@ -378,7 +388,7 @@ def _site_column(partition: str) -> str | None:
 
 def prepared_table(
     config: TrainConfig,
-    kind: type[Task],
+    kind: type[Task] | tuple[type[Task], ...],
     refusal: InvalidInput,
     held: Held | None,
     site_constants: bool | None,
@@ -391,7 +401,7 @@ def prepared_table(
     Parameters
     ----------
     config : TrainConfig
-    kind : type of Task
+    kind : type of Task, or several
         The task that the label must declare.
     refusal : InvalidInput
         Raised if the label declares another task.
@@ -434,10 +444,11 @@ def infer(
     run_name: str | None = None,
     checkpoint: str | Path | None = None,
 ) -> Inferred:
-    """Estimate logistic coefficients with confidence intervals from a table, and score the model.
+    """Estimate coefficients with confidence intervals from a table, and score the model.
 
-    The table is loaded, its training rows are partitioned among sites, the recipe of
-    :mod:`sottovoce.answers.inference` is run on them, and the model is scored on the test rows.
+    The table is loaded, its training rows are partitioned among sites, a recipe is run on them, and
+    the model is scored on the test rows.  The recipe is that of :mod:`sottovoce.answers.inference`
+    for two classes, and of :mod:`sottovoce.answers.rates` for events with times and for counts.
 
     Parameters
     ----------
@@ -488,18 +499,20 @@ def infer(
     refusal = InvalidInput(
         "label",
         None,
-        "inference estimates log-odds and needs a label with two classes",
-        "declare two classes in the schema",
+        "inference needs a label with two classes, a number, events with times, or counts",
+        "declare one of them in the schema",
     )
-    dealt = prepared_table(config, TwoClasses, refusal, held, site_constants, ledger)
+    dealt = prepared_table(config, (TwoClasses, EventRate), refusal, held, site_constants, ledger)
     dataset = dealt.dataset
-    fit = LogOdds(dealt.layout)
+    fit = fit_of_task(dealt, config.run)
     # Everything below reads the training rows through the releases of the recipe alone.
     rows = fit.encode_rows(dealt.tables, [dataset.y_train[part] for part in dealt.parts])
     result = dealt.run_recipe(fit, rows, ledger, run_name, checkpoint)
     found = fit.read_outcome(result.outcome, config.run.delta)
     answered = dealt.layout.to_saved_model(found.model, dataset.schema)
-    quality = exact_metrics(dealt.margins(answered), dataset.y_test) if len(dataset.y_test) else {}
+    quality = dict[str, float]()
+    if len(dataset.y_test) and isinstance(dataset.task, TwoClasses):
+        quality = exact_metrics(dealt.margins(answered), dataset.y_test)
     evaluation = dealt.evaluate_privately(held, answered)
     assert found.table is not None
     return Inferred(
@@ -509,6 +522,14 @@ def infer(
         coefficients=found.table,
         estimates=result.outcome,
     ).with_own_record()
+
+
+def fit_of_task(dealt: DealtTable, run: RunConfig) -> LogOdds | LogRates:
+    """Return the fit with intervals for the label of a table."""
+    task = dealt.dataset.task
+    if isinstance(task, EventRate):
+        return LogRates(dealt.layout, task=task, noisy=run.budgeted)
+    return LogOdds(dealt.layout)
 
 
 def with_one_row_each(run: RunConfig, schema: Schema | None) -> RunConfig:

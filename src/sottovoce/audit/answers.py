@@ -24,6 +24,7 @@ from ..answers.description import Description
 from ..answers.evaluation import Histogram
 from ..answers.inference import newton_from_naming
 from ..answers.least_squares import slopes_from_naming
+from ..answers.rates import RateSteps
 from ..answers.regression import LeastSquares
 from ..answers.survey import Survey
 from ..answers.terms import naming_from_columns
@@ -51,6 +52,10 @@ from ..queries import (
     NumberSums,
     Positives,
     Products,
+    RateGradient,
+    RateHessian,
+    RateSlopes,
+    RateTotals,
     ResidualMoments,
     Residuals,
     RowMean,
@@ -62,7 +67,7 @@ from ..queries import (
 from ..queries.corrections import ORDER, STATISTICS, Curves
 from ..runs.centre import Centring
 from ..runs.config import RunConfig
-from ..util.typing import Array
+from ..util.typing import Any, Array
 from .game import (
     DEFAULT,
     Attack,
@@ -199,6 +204,18 @@ LEVELS = (LevelSums(1, math.sqrt(0.5)), LevelSums(2, math.sqrt(0.5)))
 """Blocks of a descriptive table with one column of levels."""
 NUMBERS = (LevelSums(1, 1e-3), NumberSums(np.zeros(1), math.sqrt(1.0 - 1e-6)))
 """Blocks of one with a number, and next to nothing for the count of rows."""
+# Rows of rates have a constant, the time seen and the events, as parts of their bounds: somebody
+# seen for all of the time without an event, for none with all events, and for none without.
+_SEEN, _COUNTED, _UNSEEN = np.array([1.0, 1, 0]), np.array([1.0, 0, 1]), np.array([1.0, 0, 0])
+_CERTAIN = np.array([math.log(4.0), 0.0, 0.0])
+"""A point at which four events are expected of whoever is seen: twice the cap."""
+_COUNTS: dict[str, Any] = {
+    "most": 2.0,
+    "dated": False,
+    "frame": np.zeros((1, 0, 1)),
+    "lift": 1.0,
+    "cap": 2.0,
+}
 
 PAIRS: dict[str, Pair] = {
     "gradient": Pair(Gradient, _STEEP, (_LEFT, _RIGHT)),
@@ -264,6 +281,18 @@ PAIRS: dict[str, Pair] = {
         long=True,
     ),
     "moments of residuals": Pair(partial(ResidualMoments, h=0.5), _ZERO, (_E0, _E1), (1.0, -1.0)),
+    "gradient of rates": Pair(
+        partial(RateGradient, **_COUNTS), _CERTAIN, (_SEEN, _COUNTED), long=True
+    ),
+    "Hessian of rates": Pair(
+        partial(RateHessian, **_COUNTS), _CERTAIN, (_SEEN, _COUNTED), long=True
+    ),
+    "squares of gradients of rates": Pair(
+        partial(RateSlopes, **_COUNTS), _CERTAIN, (_SEEN, _UNSEEN), long=True
+    ),
+    "events and time seen": Pair(
+        partial(RateTotals, most=2.0, dated=False), _ZERO, (_SEEN, _COUNTED), long=True
+    ),
 }
 """The pair that moves each kind of release furthest, and pairs of long rows."""
 TRUSTS = ("nobody", "sum")
@@ -350,6 +379,7 @@ def recipe_cases(config: RunConfig) -> dict[str, RecipeCase]:
 
     survey = Survey(cells=(2,) * D, grids=b"")
     table = Description(groups=2, blocks=(LevelSums(2, 1.0),), contents=b"", sites=2)
+    rates = RateSteps(edges=(0.0, 1.0), most=2.0, dated=False, value=1.0, marks=np.zeros(1))
     return {
         "inference": case(flipped, newton_from_naming(naming)),
         "evaluation": case(flipped, Histogram(judged=b"", weights=score)),
@@ -357,6 +387,7 @@ def recipe_cases(config: RunConfig) -> dict[str, RecipeCase]:
         "descriptive table": case(PAIRS["table by group"], table, Weighted(LOGISTIC)),
         "regression": case(numbers, LeastSquares(constant=LAST, free=np.ones(D)), residual),
         "regression with intervals": case(numbers, slopes_from_naming(naming), residual),
+        "rates": case(PAIRS["gradient of rates"], rates, Weighted(LOGISTIC)),
     }
 
 

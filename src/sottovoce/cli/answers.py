@@ -23,8 +23,8 @@ from ..answers.training import Inferred
 from ..errors import escape_unprintable
 from ..privacy.statement import Statement
 from ..reports.coefficients import (
-    INTERVAL_OF_ODDS,
     NOISE_MEANS,
+    RATIOS,
     assumption_sentences,
     has_intervals,
     remarks_below_table,
@@ -110,10 +110,11 @@ def show_coefficients(plain: dict[str, Any], console: Console) -> None:
     lines = plain["coefficients"]
     table = make_listing()
     (column, heads), *rows = table_rows_as_text(lines)
+    heads_of_ratios = {ratio.head for ratio in RATIOS}
     table.add_column(column, overflow="fold")
     for head in heads:
         # The entries of an interval are wider than its head.
-        if head != INTERVAL_OF_ODDS and not head.startswith("95%"):
+        if head not in heads_of_ratios and not head.startswith("95%"):
             head = head.replace(" ", "\n")
         table.add_column(head, justify="right", no_wrap=True)
     for name, row in rows:

@@ -550,7 +550,8 @@ def describe_counts(one: ColumnCounts) -> str:
     # declared, every text but the positive one is negative.
     if counts.get("negative texts", 0) > 1:
         levels[0] += f" ({counts['negative texts']:,} different texts)"
-    return ", ".join([*levels, _list_all_counts(counts, ("missing", "undeclared"))])
+    rest = ("missing", "clipped") if one.kind == "events" else ("missing", "undeclared")
+    return ", ".join([*levels, _list_all_counts(counts, rest)])
 
 
 def _describe_site_counts(counts: Mapping[str, int]) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..data.labels import refuse_rates
 from ..data.schema import Schema
 from ..errors import InvalidInput, NotWritten
 from ..problem.task import BoundedNumber, Task, TwoClasses
@@ -71,6 +72,8 @@ def train(**parameters: Any) -> None:
     options = TrainOptions.from_parameters(parameters)
     check_output_files(options)
     task = read_label_task(options)
+    if not options.inference:
+        refuse_rates(task)
     if options.cut is not None:
         check_cut_probability(options.cut, task)
     settings, squared = split_least_squares(options.run, task)

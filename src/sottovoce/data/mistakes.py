@@ -34,7 +34,20 @@ _ROUNDS = 50
 _SOME = {"kind": "number", "lo": 0, "hi": 1}
 # Known entries of the tables that declare a column with a role.
 _ENTRIES = {
-    "label": ("column", "positive", "negative", "values", "lo", "hi", "unit"),
+    "label": (
+        "column",
+        "positive",
+        "negative",
+        "values",
+        "lo",
+        "hi",
+        "unit",
+        "family",
+        "event",
+        "time",
+        "cuts",
+        "event_code",
+    ),
     "weight": ("column", "max"),
     "person": ("column", "rows"),
 }
@@ -152,6 +165,9 @@ def _mistakes_of_other_keys(given: Mapping[str, Any]) -> tuple[list[SchemaError]
             # Weights of classes are checked against the label, which may be the one that is wrong.
             entries.pop(key, None)
             entries.pop("class_weight", None)
+            # An offset belongs to a label of counts.
+            if key == "label":
+                entries.pop("offset", None)
     return found, entries
 
 

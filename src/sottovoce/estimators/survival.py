@@ -23,10 +23,12 @@ from .base import PrivateEstimator
 from .declared import coefficients_in_units
 from .fitting import run_planned_fit
 from .parameters import declare_knobs
+from .showing import describe_model
 from .survival_steps import (
     Declared,
     Encoded,
     Fitted,
+    RatesForPeople,
     decode_hazards,
     encode_people,
     plan_hazards,
@@ -37,6 +39,10 @@ from .survival_steps import (
 @declare_knobs("relation", "colluders", "max_grad_norm", rho=0.0)
 class ConsensusSurvival(PrivateEstimator):
     """A discrete-time survival model across sites, private per person.
+
+    With `inference` the hazard in interval j is ``exp(intercept_[j] + x . coef_)`` a unit of time,
+    coefficients are log hazard ratios, and a table has their intervals
+    (:mod:`sottovoce.answers.rates`); all else here is about models without it.
 
     The log-odds of the event in interval j, for those who reach it, are ``intercept_[j] + x .
     coef_``.  Slopes are those of the grouped likelihood, where an interval that a person leaves
@@ -55,9 +61,11 @@ class ConsensusSurvival(PrivateEstimator):
     epsilon, delta : float
         Privacy budget of the whole fit, per person; ``inf`` fits without noise.
     trust : {"nobody", "sum", "curator"}, default="nobody"
+    inference : bool, default=False
+        Spend the whole budget on hazard ratios with intervals.
     rounds : int, default=5
         Newton steps, each with a Hessian and a gradient, after the life table.  Without noise as
-        many as converge.
+        many as converge.  Not with `inference`.
     data_norm : float or None, default=None
         Declared bound on the Euclidean norm of a person's columns; longer ones are shortened.  None
         is 1, and a release warns of it.
@@ -70,8 +78,11 @@ class ConsensusSurvival(PrivateEstimator):
 
     Attributes
     ----------
+    coefficients_ : sottovoce.answers.coefficients.Coefficients
+        With `inference`: hazard ratios, standard errors, intervals and what was refused;
+        ``coef_table_`` is another name of it.
     coef_ : ndarray of shape (n_features,)
-        Log hazard odds ratios, in the units of X.
+        Log hazard odds ratios, in the units of X; with `inference` log hazard ratios.
     intercept_ : ndarray of shape (m,)
     correction_ : ndarray of shape (m,)
         What was added to the constants of the grouped likelihood.
@@ -108,6 +119,8 @@ class ConsensusSurvival(PrivateEstimator):
 
     # Every interval has a constant of its own.
     fit_intercept: ClassVar[bool] = False
+    # Of a fit with `inference`.
+    _predictor: RatesForPeople | None = None
 
     def __init__(
         self,
@@ -118,6 +131,7 @@ class ConsensusSurvival(PrivateEstimator):
         delta: float | None = defaults.DELTA,
         trust: str = "nobody",
         n_sites: int = 5,
+        inference: bool = False,
         rounds: int = 5,
         data_norm: float | None = None,
         schema: Any = None,
@@ -133,6 +147,7 @@ class ConsensusSurvival(PrivateEstimator):
         self.delta = delta
         self.trust = trust
         self.n_sites = n_sites
+        self.inference = inference
         self.rounds = rounds
         self.data_norm = data_norm
         self.schema = schema
@@ -173,7 +188,7 @@ class ConsensusSurvival(PrivateEstimator):
             validate_hazards(self, many_fits=self._follows_another_clone())
         )
         encoded = self._warn_of_step(encode_people(declared, X, time, event, groups))
-        planned = self._warn_of_step(plan_hazards(declared, encoded.public))
+        planned = self._warn_of_step(plan_hazards(declared, encoded.public, encoded.fit))
         results = run_planned_fit(planned, encoded, verbose=self.verbose)
         return self._set_fitted_attributes(
             declared, encoded, decode_hazards(declared, encoded, planned, results)
@@ -188,6 +203,10 @@ class ConsensusSurvival(PrivateEstimator):
             fitted.intercept,
             fitted.correction,
         )
+        self.__dict__.pop("coefficients_", None)
+        if fitted.table is not None:
+            self.coefficients_ = fitted.table
+        self._predictor = fitted.predictor
         self.converged_, self.edges_, self.sites_ = fitted.converged, fitted.edges, fitted.sites
         self._result, self.privacy_spent_ = fitted.result, fitted.result.privacy
         self._warn_of_step(fitted, stacklevel=3)
@@ -207,21 +226,37 @@ class ConsensusSurvival(PrivateEstimator):
             In (0, 1), for the m intervals between the edges.
         """
         check_is_fitted(self, "coef_")
+        if self._predictor is not None:
+            table = self._validate_array(X) if self.schema_ is None else self._read_columns(X)
+            return self._predictor.chances(self._predictor.log_rates_of(table))
         if self.schema_ is None:
             return np.asarray(
                 expit((self._validate_array(X) @ self.coef_)[:, None] + self.intercept_)
             )
+        columns = self._read_columns(X)
+        X = self.schema_.encode(columns, labels=False).X
+        constant = coefficients_in_units(self.schema_, self._vector)[1]
+        return np.asarray(expit((X @ self._vector)[:, None] + self.intercept_ - constant))
+
+    def _read_columns(self, X: Any) -> dict[str, Any]:
+        """Read the columns of the schema, and no others: times and events may be in the frame."""
+        assert self.schema_ is not None
         given = read_frame(X, self.columns)
         known = {
             source
             for block in self.schema_.blocks
             for source in block.source_columns(given.columns)
         }
-        # Times and events may stand in the same frame, and the schema does not know them.
-        columns = {name: column for name, column in given.columns.items() if name in known}
-        X = self.schema_.encode(columns, labels=False).X
-        constant = coefficients_in_units(self.schema_, self._vector)[1]
-        return np.asarray(expit((X @ self._vector)[:, None] + self.intercept_ - constant))
+        return {name: column for name, column in given.columns.items() if name in known}
+
+    @property
+    def coef_table_(self) -> Any:
+        """The table of hazard ratios, as `coefficients_`; AttributeError without `inference`."""
+        return self.coefficients_
+
+    def summary(self) -> str:
+        """Return text: the training, the hazard ratios, and the privacy statement with caveats."""
+        return describe_model(self)
 
     def predict_survival(self, X: Any) -> Array:
         """Predict the probability of no event by the end of each interval.
@@ -262,6 +297,9 @@ class ConsensusSurvival(PrivateEstimator):
         if X is not None:
             curves = self.predict_survival(X)
             return survival_plot(self.edges_, curves, [f"row {k}" for k in range(len(curves))], ax)
+        if self._predictor is not None:
+            chances = self._predictor.chances(self._predictor.log_rates)
+            return survival_plot(self.edges_, np.cumprod(1.0 - chances), (), ax)
         middle = self.intercept_
         # Under a schema, encoded columns are not zero where the columns are: the middle row is
         # that of zeros in the encoding.

@@ -15,7 +15,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..answers.coefficients import Coefficients
+from ..answers.fits import LogRates
 from ..answers.hazards import Hazards, HazardSteps
+from ..answers.inference import UNSURE, models_for_predictions
+from ..answers.terms import Naming
+from ..data.follow_up import read_event_marks, read_survival_times
 from ..data.frames import read_frame
 from ..data.rows import Rows
 from ..data.schema import Schema
@@ -26,6 +31,7 @@ from ..privacy.statement import with_further_facts
 from ..privacy.statement_facts import Unit
 from ..problem.clipped import clip_gradients
 from ..problem.losses import Logistic
+from ..problem.task import EventRate
 from ..runs.config import MOST_ROUNDS, TRUSTED, RunConfig
 from ..runs.simulate import Result
 from ..util.typing import Any, Array
@@ -39,11 +45,9 @@ from .hazard_rows import (
     expand_to_interval_rows,
     find_leaving_intervals,
     person_weight,
-    read_event_marks,
-    read_survival_times,
 )
 from .notices import Note
-from .tables import Features, deal_rows_to_sites, norm_misfit_notes, read_features
+from .tables import Dealt, Features, deal_rows_to_sites, norm_misfit_notes, read_features
 from .terms import Terms, collect_terms, norm_bound_errors
 
 MOST_STEPS = 25
@@ -68,7 +72,9 @@ class Declared:
         The value that means the event; None for 1 and truth values.
     config : RunConfig
     recipe : HazardSteps
-        The list of all releases.
+        The list of all releases, unless `inference` is asked for.
+    inference : bool
+        Whether hazard ratios with intervals are estimated, by :class:`LogRates`.
     """
 
     terms: Terms
@@ -76,6 +82,7 @@ class Declared:
     event_code: Any
     config: RunConfig
     recipe: HazardSteps
+    inference: bool = False
 
     @property
     def notes(self) -> tuple[Note, ...]:
@@ -116,6 +123,7 @@ def validate_hazards(estimator: Any, *, many_fits: bool) -> Declared:
             *_newton_steps_errors(estimator.rounds),
             *_ridge_weight_errors(rho),
             *norm_bound_errors(estimator, terms),
+            *_inference_errors(estimator, terms, edges),
         ]
     )
     # Here rho weighs slopes and may be 0, which no RunConfig has.
@@ -125,8 +133,27 @@ def validate_hazards(estimator: Any, *, many_fits: bool) -> Declared:
         len(edges) - 1, int(estimator.rounds), float(rho), noisy=config.budgeted
     )
     return Declared(
-        terms=terms, edges=edges, event_code=estimator.event_code, config=config, recipe=recipe
+        terms=terms,
+        edges=edges,
+        event_code=estimator.event_code,
+        config=config,
+        recipe=recipe,
+        inference=bool(estimator.inference),
     )
+
+
+def _inference_errors(estimator: Any, terms: Terms, edges: Array) -> Iterator[InvalidInput]:
+    """Yield an error for everything declared that inference does not support."""
+    if not estimator.inference:
+        return
+    if edges[0] < 0.0:
+        rule = "must not begin below 0 with inference=True"
+        yield InvalidInput("edges", float(edges[0]), rule, "count time from 0")
+    for name, none in (("rho", 0.0), ("max_grad_norm", math.inf)):
+        given = terms.knobs[name]
+        if given is not None and given != none:
+            rule = "has no effect on hazard ratios, which are not shrunk"
+            yield InvalidInput(name, given, rule, "leave it out, or use inference=False")
 
 
 def _read_edges(given: Any) -> Array:
@@ -208,6 +235,8 @@ class Encoded(AskedRows):
     times, events : array (n,)
         Times, and 1 or 0 for the event; NaN where they cannot be read.
     notes : tuple of Note
+    fit : LogRates or None
+        The fit with intervals, if it is asked for; rows are then those of people.
     """
 
     public: Public
@@ -215,6 +244,7 @@ class Encoded(AskedRows):
     times: Array
     events: Array
     notes: tuple[Note, ...]
+    fit: LogRates | None = None
 
 
 def encode_people(declared: Declared, X: Any, time: Any, event: Any, groups: Any) -> Encoded:
@@ -244,6 +274,20 @@ def encode_people(declared: Declared, X: Any, time: Any, event: Any, groups: Any
     times = _check_one_value_each("time", read_survival_times(time), n)
     events = _check_one_value_each("event", read_event_marks(event, declared.event_code), n)
     dealt = deal_rows_to_sites(terms, features, groups)
+    notes = (*features.notes, *dealt.notes)
+    if declared.inference:
+        fit = _fit_with_intervals(declared, features, dealt)
+        made = _rows_of_people(fit, terms, features, dealt, np.column_stack([events, times]))
+        return Encoded(
+            made=made,
+            caveat=terms.schema_caveat,
+            public=Public(made.n, made.d, dealt.sites, dealt.apart),
+            features=features,
+            times=times,
+            events=events,
+            notes=notes,
+            fit=fit,
+        )
     leaves = find_leaving_intervals(times, events == 1.0, ~np.isnan(events), declared.edges, cells)
     ball = terms.encoding.encode_rows(features.values)
     tables = [
@@ -259,8 +303,29 @@ def encode_people(declared: Declared, X: Any, time: Any, event: Any, groups: Any
         features=features,
         times=times,
         events=events,
-        notes=(*features.notes, *dealt.notes),
+        notes=notes,
     )
+
+
+def _fit_with_intervals(declared: Declared, features: Features, dealt: Dealt) -> LogRates:
+    """Return the fit of hazard ratios, whose constants are those of intervals and of no site."""
+    layout = dealt.layout_with_names(declared.terms, features)
+    layout = replace(layout, naming=layout.naming.with_one_constant())
+    task = EventRate(tuple(declared.edges.tolist()), 1.0, True)
+    return LogRates(layout, task=task, noisy=declared.config.budgeted)
+
+
+def _rows_of_people(
+    fit: LogRates, terms: Terms, features: Features, dealt: Dealt, outcomes: Array
+) -> Rows:
+    """Encode people at their sites; `outcomes` (n, 2) are their events and times."""
+    y = fit.task.encode(outcomes)
+    tables: list[Any]
+    if terms.schema is None:
+        tables = [features.values[part] for part in dealt.parts]
+    else:
+        tables = [features.table.take(part) for part in dealt.parts]
+    return fit.encode_rows(tables, [y[part] for part in dealt.parts])
 
 
 def _split_times_and_events(
@@ -302,8 +367,22 @@ def _check_one_value_each(name: str, column: Array, n: int) -> Array:
 # Plan
 
 
-def plan_hazards(declared: Declared, public: Public) -> Planned:
-    """Price the life table and the Newton steps from public facts alone; nothing is spent."""
+def plan_hazards(declared: Declared, public: Public, fit: LogRates | None = None) -> Planned:
+    """Price the releases of a fit from public facts alone; nothing is spent.
+
+    Parameters
+    ----------
+    declared : Declared
+    public : Public
+    fit : LogRates, optional
+        The fit with intervals, of which only the encoding's names and scales are used.
+
+    Returns
+    -------
+    Planned
+    """
+    if fit is not None:
+        return plan_recipe_fit(declared.config, fit.recipe, fit.loss, public, "hazard ratios")
     loss = clip_gradients(Logistic(), declared.config.gradient_cap)
     return plan_recipe_fit(declared.config, declared.recipe, loss, public, "hazards")
 
@@ -329,6 +408,10 @@ class Fitted:
     edges, sites : array
     result : Result
     notes : tuple of Note
+    table : Coefficients or None
+        With intervals, after an inference.
+    predictor : RatesForPeople or None
+        Predicts the rates of people, after an inference.
     """
 
     vector: Array
@@ -340,6 +423,39 @@ class Fitted:
     sites: Any
     result: Result
     notes: tuple[Note, ...]
+    table: Coefficients | None = None
+    predictor: RatesForPeople | None = None
+
+
+@dataclass(frozen=True)
+class RatesForPeople:
+    """Log rates by interval of people whose columns an encoding with names reads.
+
+    Parameters
+    ----------
+    naming : Naming
+        With one constant.
+    slopes : array (k,)
+        Of encoded columns.
+    log_rates : array (m,)
+        By interval, for a row of encoded zeros.
+    edges : array (m + 1,)
+    """
+
+    naming: Naming
+    slopes: Array
+    log_rates: Array
+    edges: Array
+
+    def log_rates_of(self, table: Any) -> Array:
+        """Return the log rates of raw columns, or of an array without a schema, (n, m)."""
+        X = self.naming.encode_with_one_constant(table)[:, :-1]
+        return np.asarray((X @ self.slopes)[:, None] + self.log_rates)
+
+    def chances(self, log_rates: Array) -> Array:
+        """Return the probability of the event in each interval, for those who reach it, (n, m)."""
+        expected = np.exp(np.minimum(log_rates, 700.0)) * np.diff(self.edges)
+        return np.asarray(-np.expm1(-expected))
 
 
 def decode_hazards(
@@ -363,6 +479,8 @@ def decode_hazards(
         Slopes and constants; a public note warns of a fit that did not converge.
     """
     terms, m = declared.terms, declared.interval_count
+    if encoded.fit is not None:
+        return _decode_rates(declared, encoded, encoded.fit, results[0])
     of_people = with_further_facts(results[0].statement, Unit.of_people(m))
     found: Hazards = results[0].outcome
     vector = found.slopes / SLACK * math.sqrt(1.0 - SHARE)
@@ -387,6 +505,37 @@ def decode_hazards(
         sites=encoded.public.sites,
         result=replace(results[0], statement=statement_with_assumptions(of_people, terms.rests)),
         notes=tuple(notes),
+    )
+
+
+def _decode_rates(declared: Declared, encoded: Encoded, fit: LogRates, result: Result) -> Fitted:
+    """Convert the outcome of an inference to hazard ratios, rates by interval and a table."""
+    terms, m = declared.terms, declared.interval_count
+    found = fit.read_outcome(result.outcome, declared.config.delta)
+    model = models_for_predictions(result.outcome)[0]
+    in_units = fit.naming.into_units @ model
+    converged = bool(result.outcome.strain[0] <= UNSURE)
+    notes = [*norm_misfit_notes(terms, encoded.features), *_unread_notes(declared, encoded)]
+    if not converged:
+        what = "not converged: the whole table is refused; use a larger epsilon, or more people"
+        notes.append(Note("converged", what, PublicNote))
+    slopes = model[:-m]
+    predictor = RatesForPeople(
+        fit.layout.naming, slopes, model[-m:] * fit.layout.naming.value, declared.edges
+    )
+    statement = statement_with_assumptions(result.statement, terms.rests)
+    return Fitted(
+        vector=slopes,
+        coef=in_units[:-m],
+        intercept=in_units[-m:],
+        correction=np.zeros(m),
+        converged=converged,
+        edges=declared.edges,
+        sites=encoded.public.sites,
+        result=replace(result, statement=statement),
+        notes=tuple(notes),
+        table=found.table,
+        predictor=predictor,
     )
 
 

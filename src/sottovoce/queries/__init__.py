@@ -40,6 +40,7 @@ from .framed import (
 from .numeric_moments import Misses
 from .objective import PerturbedObjective, SecretStartObjective
 from .objective_noise import GaussianLaw, SphericalLaw, check_law, noise_of_law
+from .rates import RateGradient, RateHessian, RateMoments, RateSlopes, RateTotals
 from .sparse_vector import GatedMinimiser, RedrawnGate
 from .statistic import NoisyEpoch, NoisyGradient, NoisyMinimiser, SecretMinimiser
 from .sums import Sum, query_for_release
@@ -75,6 +76,11 @@ __all__ = [
     "Positives",
     "Products",
     "Query",
+    "RateGradient",
+    "RateHessian",
+    "RateMoments",
+    "RateSlopes",
+    "RateTotals",
     "RedrawnGate",
     "ResidualMoments",
     "Residuals",

@@ -4,9 +4,10 @@ A "line" is one coefficient of a run's record, as
 :meth:`sottovoce.answers.coefficients.Coefficients.to_dict` writes it: the column (``name``,
 ``unit``), for a category its ``level`` and the ``reference`` that it is compared with, and
 ``estimate``, ``standard_error``, ``low``, ``high``, ``p`` and ``noise_share`` in the column's
-units.  Log-odds have an ``odds_ratio`` too.  A line may be ``refused`` (then it has no numbers),
-``unsure`` (a question mark), or ``one_sided`` (one end of its interval is known); ``cause`` says
-why.  Terminal, HTML page, SVG file and matplotlib all draw from the functions here.
+units.  Logarithms have an ``odds_ratio``, ``hazard_ratio`` or ``rate_ratio`` too.  A line may be
+``refused`` (then it has no numbers), ``unsure`` (a question mark), or ``one_sided`` (one end of its
+interval is known); ``cause`` says why.  Terminal, HTML page, SVG file and matplotlib all draw from
+the functions here.
 """
 
 from __future__ import annotations
@@ -29,9 +30,44 @@ NOISE_MEANS = (
 """The legend of the column of noise."""
 HEAD = ("estimate", "std. error", "noise", "95% interval", "p", "why")
 """Columns of :func:`cells`."""
-INTERVAL_OF_ODDS = "odds ratio (95% interval)"
-"""Head of the column of intervals where estimates are log-odds."""
 CONSTANT = "(constant)"
+
+
+class Ratio(NamedTuple):
+    """What the exponentials of coefficients are, in lines and in words.
+
+    Parameters
+    ----------
+    key : str
+        Of a line, such as ``odds_ratio``.
+    noun, verb : str
+        What is so many times as high: "odds" with "are", "hazard" with "is".
+    model : str
+        The kind of regression.
+    """
+
+    key: str
+    noun: str
+    verb: str
+    model: str
+
+    @property
+    def name(self) -> str:
+        """The name in words, such as "odds ratio"."""
+        return self.key.replace("_", " ")
+
+    @property
+    def head(self) -> str:
+        """Head of the column of intervals where estimates are logarithms of this ratio."""
+        return f"{self.name} (95% interval)"
+
+
+RATIOS = (
+    Ratio("odds_ratio", "odds", "are", "logistic regression"),
+    Ratio("hazard_ratio", "hazard", "is", "piecewise exponential regression"),
+    Ratio("rate_ratio", "rate", "is", "Poisson regression"),
+)
+"""The kinds of ratios that lines may have."""
 _NAMED = 6
 """Most coefficients that are named in a sentence; the others are counted."""
 _TICKS = 7
@@ -57,7 +93,7 @@ def cells(line: dict[str, Any]) -> list[str]:
     """
     if line.get("one_sided") is not None:
         by_head = dict.fromkeys(HEAD, "-")
-        by_head["95% interval"] = one_sided_interval_text(line, odds="odds_ratio" in line)
+        by_head["95% interval"] = one_sided_interval_text(line, odds=ratio_of([line]) is not None)
         by_head["why"] = why(line)
         return list(by_head.values())
     if line.get("refused") is not None:
@@ -96,10 +132,11 @@ def _decimals_for_error(error: float, least: int, most: int) -> int:
 def _interval_cell(line: dict[str, Any]) -> str:
     """Return a line's interval; of log-odds, the odds ratio with the interval of the ratio."""
     error, low, high = (number(line[name]) for name in ("standard_error", "low", "high"))
-    if line.get("odds_ratio") is None:
+    found = ratio_of([line])
+    if found is None:
         digits = _decimals_for_error(error, least=3, most=9)
         return f"{low:.{digits}f} to {high:.{digits}f}"
-    ratio = number(line["odds_ratio"])
+    ratio = number(line[found.key])
     digits = _decimals_for_error(ratio * error, least=2, most=6)
     text, low_text, high_text = (
         format_odds_ratio(math.exp(min(log_odds, _LARGEST_EXPONENT)), digits)
@@ -217,8 +254,8 @@ def table_rows_as_text(lines: Sequence[dict[str, Any]]) -> list[tuple[str, list[
         # Only the estimates.
         kept = [0]
     heads = list(HEAD)
-    if are_log_odds(lines):
-        heads[HEAD.index("95% interval")] = INTERVAL_OF_ODDS
+    if (ratio := ratio_of(lines)) is not None:
+        heads[HEAD.index("95% interval")] = ratio.head
     rows = [("column", heads), *labelled(lines)]
     return [(name, [row[k] for k in kept]) for name, row in rows]
 
@@ -446,12 +483,24 @@ def site_difference_sentences(found: dict[str, Any], odds: bool) -> str:
 class Axis(NamedTuple):
     """Horizontal axis of a plot with a row for each name, from `low` to `high`.
 
-    With `odds` both are log-odds, and ticks are odds ratios.
+    With a `ratio` both are logarithms, and ticks are ratios.
     """
 
     low: float
     high: float
-    odds: bool
+    ratio: Ratio | None
+
+    @property
+    def odds(self) -> bool:
+        """Whether ticks are ratios, on a logarithmic axis."""
+        return self.ratio is not None
+
+    @property
+    def label(self) -> str:
+        """What the axis is, in words."""
+        if self.ratio is None:
+            return "coefficient"
+        return f"{self.ratio.name} (logarithmic)"
 
     def at(self, x: float) -> str:
         """Return the place of x, in percent of the axis; one of its ends if x lies outside."""
@@ -542,29 +591,32 @@ def has_intervals(lines: Sequence[dict[str, Any]]) -> bool:
     return any("standard_error" in line for line in lines)
 
 
-def are_log_odds(lines: Sequence[dict[str, Any]]) -> bool:
-    """Return True if coefficients are log-odds."""
+def ratio_of(lines: Sequence[dict[str, Any]]) -> Ratio | None:
+    """Return what the exponentials of these coefficients are; None if they are no logarithms."""
     printed = [line for line in lines if line.get("refused") is None]
-    if not printed:
-        # Refused lines of odds keep the key, with no value; lines of numbers do not have it.
-        return all("odds_ratio" in line for line in lines)
-    return any(line.get("odds_ratio") is not None for line in printed)
+    for ratio in RATIOS:
+        if any(line.get(ratio.key) is not None for line in printed):
+            return ratio
+        # Refused lines of ratios keep the key, with no value; lines of numbers do not have it.
+        if not printed and all(ratio.key in line for line in lines):
+            return ratio
+    return None
 
 
 def make_axis(lines: Sequence[dict[str, Any]]) -> Axis:
     """Return an axis that shows these lines and zero."""
-    odds = are_log_odds(lines)
+    ratio = ratio_of(lines)
     intervals = [scaled_interval(line) for line in lines if line.get("refused") is None]
     single_ends = [found[0] for line in lines if (found := one_end(line)) is not None]
     least = min([*(low for low, _, _ in intervals), *single_ends], default=0.0)
     largest = max([*(high for _, _, high in intervals), *single_ends], default=0.0)
-    reach = _WIDEST if odds else math.inf
+    reach = _WIDEST if ratio else math.inf
     # Zero, no difference, is always in view.
     low = min(max(least, -reach), 0.0)
     high = max(min(largest, reach), 0.0)
     # Without any line, or if all are at zero, the axis still needs a length.
     pad = 0.04 * (high - low) or 1.0
-    return Axis(low - pad, high + pad, odds)
+    return Axis(low - pad, high + pad, ratio)
 
 
 @dataclass(frozen=True)
@@ -614,8 +666,7 @@ def lay_out_forest_plot(lines: Sequence[dict[str, Any]]) -> Forest:
             title = f"{group.reference}: the reference of {group.name}"
             rows.append(ForestRow("reference", group.reference, title, "reference"))
         rows += [_lay_out_forest_row(line, axis, kind) for line in group.lines]
-    label = "odds ratio (logarithmic)" if axis.odds else "coefficient"
-    return Forest(axis.at(0), axis.ticks(), label, rows)
+    return Forest(axis.at(0), axis.ticks(), axis.label, rows)
 
 
 def _lay_out_forest_row(line: dict[str, Any], axis: Axis, kind: str) -> ForestRow:
@@ -666,7 +717,7 @@ class CoefficientSection:
     several: bool
     """True if the table has more than one line."""
     odds: bool
-    """True if coefficients are log-odds."""
+    """True if coefficients are logarithms of ratios."""
     caption: str
     refusals: list[tuple[list[str], str]]
     """Names of refused lines, with the reason that they share."""
@@ -678,7 +729,8 @@ class CoefficientSection:
 def build_coefficient_section(plain: dict[str, Any]) -> CoefficientSection:
     """Build a page's section on coefficients: plot, refusals and table."""
     lines, weighed = plain["coefficients"], assumption_sentences(plain)
-    several, odds = len(lines) > 1, are_log_odds(lines)
+    several, ratio = len(lines) > 1, ratio_of(lines)
+    odds = ratio is not None
     if not has_intervals(lines):
         return CoefficientSection(
             coefficient_table(lines), weighed, None, several, odds, "", [], []
@@ -692,17 +744,17 @@ def build_coefficient_section(plain: dict[str, Any]) -> CoefficientSection:
         plot=lay_out_forest_plot(lines),
         several=several,
         odds=odds,
-        caption=_forest_plot_caption(lines, odds),
+        caption=_forest_plot_caption(lines, ratio),
         refusals=refusals(lines),
         remarks=[remark for remark in remarks if remark],
     )
 
 
-def _forest_plot_caption(lines: Sequence[dict[str, Any]], odds: bool) -> str:
+def _forest_plot_caption(lines: Sequence[dict[str, Any]], ratio: Ratio | None) -> str:
     """Return sentences on how to read the forest plot."""
     said = []
-    if odds:
-        said.append("The dot is the odds ratio, adjusted for all other columns.")
+    if ratio:
+        said.append(f"The dot is the {ratio.name}, adjusted for all other columns.")
     said.append("The line is its 95% interval, which covers sampling and privacy noise.")
     if any(line.get("typical") is not None for line in lines):
         said.append("A number is compared over the typical range that the schema declares.")

@@ -20,10 +20,11 @@ from ..util.typing import Any
 from .causes import all_refused_by_noise, cause_of_line
 from .coefficients import (
     CONSTANT,
-    are_log_odds,
+    Ratio,
     build_coefficient_section,
     has_intervals,
     interval_text,
+    ratio_of,
     refusals,
     scaled_interval,
     sufficient_budget_text,
@@ -149,7 +150,7 @@ def outcome_in_words(plain: dict[str, Any]) -> str:
         return f"{label['column']} = {label['positive']}"
     if label:
         return str(label["column"])
-    if are_log_odds(plain.get("coefficients") or ()):
+    if ratio_of(plain.get("coefficients") or ()):
         return "a positive label"
     return "a number"
 
@@ -210,7 +211,7 @@ def _effect_sentences(lines: Sequence[dict[str, Any]], what: str, needs: str) ->
 
     `needs` is :func:`sufficient_budget_text`.
     """
-    odds = are_log_odds(lines)
+    ratio = ratio_of(lines)
     printed = [line for line in lines if line.get("refused") is None]
     if not printed:
         return _sentences_without_effects(lines, needs)
@@ -219,7 +220,7 @@ def _effect_sentences(lines: Sequence[dict[str, Any]], what: str, needs: str) ->
         if len(printed) == 1:
             return ["The coefficient does not differ significantly from zero (p > .05)."]
         return [f"None of {len(printed)} coefficients differs significantly from zero (p > .05)."]
-    said = [_effect_in_words(effect, what, odds) for effect in clear[:_BOLDEST]]
+    said = [_effect_in_words(effect, what, ratio) for effect in clear[:_BOLDEST]]
     counts = (
         (len(clear) - _BOLDEST, "significant"),
         (len(printed) - len(clear), "not significant"),
@@ -241,7 +242,7 @@ def _count_refused_by_cause(lines: Sequence[dict[str, Any]]) -> list[tuple[int, 
     return counts
 
 
-def _effect_in_words(effect: _Effect, what: str, odds: bool) -> str:
+def _effect_in_words(effect: _Effect, what: str, ratio: Ratio | None) -> str:
     """Return a sentence on an effect, with its size and interval."""
     line = effect.line
     name, level = line["name"], line["level"]
@@ -253,29 +254,33 @@ def _effect_in_words(effect: _Effect, what: str, odds: bool) -> str:
         this, other = f"at {name} {high:g}", f"at {name} {low:g}"
     else:
         name = line.get("unit") or name
-        return _slope_in_words(effect, name if level is None else f"{name} {level}", what, odds)
-    if odds:
-        value, interval = _odds_ratio_texts(effect)
-        return f"The odds of {what} are {value} times as high {this} as {other} {interval}."
+        return _slope_in_words(effect, name if level is None else f"{name} {level}", what, ratio)
+    if ratio:
+        value, interval = _ratio_texts(effect)
+        return (
+            f"The {ratio.noun} of {what} {ratio.verb} {value} times as high {this} as {other} "
+            f"{interval}."
+        )
     direction = "higher" if effect.estimate > 0 else "lower"
     value, interval = _difference_texts(effect)
     return f"The mean of {what} is {value} {direction} {this} than {other} {interval}."
 
 
-def _slope_in_words(effect: _Effect, name: str, what: str, odds: bool) -> str:
+def _slope_in_words(effect: _Effect, name: str, what: str, ratio: Ratio | None) -> str:
     """Return a sentence on the effect of one unit of a number."""
-    if odds:
-        value, interval = _odds_ratio_texts(effect)
+    if ratio:
+        value, interval = _ratio_texts(effect)
         return (
-            f"Each additional unit of {name} multiplies the odds of {what} by {value} {interval}."
+            f"Each additional unit of {name} multiplies the {ratio.noun} of {what} by {value} "
+            f"{interval}."
         )
     direction = "raises" if effect.estimate > 0 else "lowers"
     value, interval = _difference_texts(effect)
     return f"Each additional unit of {name} {direction} the mean of {what} by {value} {interval}."
 
 
-def _odds_ratio_texts(effect: _Effect) -> tuple[str, str]:
-    """Return an odds ratio and its interval."""
+def _ratio_texts(effect: _Effect) -> tuple[str, str]:
+    """Return a ratio and its interval."""
     value, ends = interval_text(effect.low, effect.estimate, effect.high, odds=True).split(" ", 1)
     return value, f"(95% CI {ends.strip('()')})"
 

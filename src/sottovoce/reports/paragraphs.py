@@ -11,7 +11,7 @@ from ..privacy.statement import Statement, Words
 from ..util.enumerations import join_with_and
 from ..util.typing import Any
 from .causes import all_refused_by_noise, cause_of_line
-from .coefficients import CONSTANT, are_log_odds, assumption_sentences, has_intervals
+from .coefficients import CONSTANT, assumption_sentences, has_intervals, ratio_of
 from .plain import read_finite_number
 
 _NAMED_COLUMNS = 12
@@ -62,8 +62,9 @@ def _model_sentence(
 ) -> str:
     """Return the sentence on the outcome, the columns, and the rows that the model is of."""
     modelled = f"The mean of {what} was modelled by linear regression"
-    if are_log_odds(lines):
-        modelled = f"The odds of {what} were modelled by logistic regression"
+    if (ratio := ratio_of(lines)) is not None:
+        were = "were" if ratio.verb == "are" else "was"
+        modelled = f"The {ratio.noun} of {what} {were} modelled by {ratio.model}"
     elif not lines:
         modelled = f"A linear model of {what} was trained"
     columns = list(dict.fromkeys(line["name"] for line in lines if line["name"] != CONSTANT))

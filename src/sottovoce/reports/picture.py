@@ -73,7 +73,7 @@ def picture(plain: dict[str, Any]) -> str:
             base=_pixel_of_value(axis, 0.0),
             ticks=[(_pixel_of_place(place), text) for place, text in axis.ticks()],
             middle_of_axis=(_LEFT + _RIGHT) / 2,
-            label="odds ratio (logarithmic)" if axis.odds else "coefficient",
+            label=axis.label,
         )
 
 

@@ -18,7 +18,6 @@ from ..util.typing import Any, Array, ArrayLike
 from .coefficients import (
     CONSTANT,
     Axis,
-    are_log_odds,
     compared,
     groups,
     interval_text,
@@ -26,6 +25,7 @@ from .coefficients import (
     one_end,
     one_sided_interval_text,
     question_mark_text,
+    ratio_of,
     scaled_interval,
 )
 
@@ -126,7 +126,8 @@ def forest_plot(lines: Sequence[dict[str, Any]], ax: Any = None) -> Any:
         [math.inf if line["refused"] else abs(scaled_interval(line)[1]) for line in every]
     )
     kept = [every[k] for k in _largest_positions(sizes)]
-    odds = are_log_odds(kept)
+    ratio = ratio_of(kept)
+    odds = ratio is not None
     rows = _forest_rows(kept, odds)
     axis = make_axis(kept)
     ax = make_or_reuse_axes(ax, len(rows))
@@ -139,9 +140,9 @@ def forest_plot(lines: Sequence[dict[str, Any]], ax: Any = None) -> Any:
         _draw_forest_row(ax, axis, y, row)
     _finish_named_rows(ax, [row.name for row in rows], bold=[row.kind == "head" for row in rows])
     label = "coefficient"
-    if odds:
+    if ratio:
         _set_odds_ratio_ticks(ax, axis)
-        label = "odds ratio"
+        label = ratio.name
     left = f"; the {MOST} largest of {len(every)}" if len(kept) < len(every) else ""
     ax.set_xlabel(f"{label}, 95% interval{left}")
     return ax

@@ -271,7 +271,7 @@ class Subgroups(NamedTuple):
 def _lay_out_subgroups(by: dict[str, Any]) -> Subgroups:
     """Lay out the measures of subgroups, given the evaluation of each by its name."""
     # The axis is of areas under the ROC curve; those below .4 are drawn at its edge.
-    axis = Axis(0.4, 1.0, False)
+    axis = Axis(0.4, 1.0, None)
     ticks = [(axis.at(x), f"{x:g}") for x in (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)]
     rates = ["sensitivity", "specificity", "precision"]
     recalibration = [name for name, _ in RECALIBRATION.values()]

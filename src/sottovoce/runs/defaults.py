@@ -11,6 +11,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from ..algorithms import name_under_trust
+from ..data.labels import refuse_rates
 from ..ledger.memory import Ledger
 from ..problem.losses import HuberResidual
 from ..problem.task import ManyClasses, Task, TwoClasses
@@ -72,7 +73,9 @@ def with_loss_of_task(config: RunConfig, task: Task) -> RunConfig:
     """Return the configuration with the loss that fits the task, if it has the default loss.
 
     In place of "logistic" that is softmax for many classes, and Huber's loss for numbers.
+    InvalidInput for labels of events, which only inference fits.
     """
+    refuse_rates(task)
     if isinstance(task, TwoClasses) or config.loss != "logistic":
         return config
     if isinstance(task, ManyClasses):

@@ -11,8 +11,15 @@ from ..data.schema import Schema
 from ..data.table import Table
 from ..errors import InvalidInput
 from ..network.graphs import make_graph
+from ..problem.task import EventRate
 from .prepare import check_run_size
-from .training import TrainConfig, config_for_dataset, deal_rows_to_nodes, rows_of_sites
+from .training import (
+    TrainConfig,
+    config_for_dataset,
+    deal_rows_to_nodes,
+    rows_of_sites,
+    with_partition,
+)
 
 
 def review_for_training(schema: Schema, table: Table) -> Review:
@@ -44,6 +51,10 @@ def refusal_of_training(schema: Schema, table: Table) -> InvalidInput | None:
     config = TrainConfig()
     try:
         dataset = split_table(table, schema, test_share=config.test_share)
+        # Events are fitted by inference, which reads no rows of this form.
+        if isinstance(dataset.task, EventRate):
+            deal_rows_to_nodes(with_partition(config, dataset), dataset)
+            return None
         config = config_for_dataset(config, dataset)
         rows = rows_of_sites(config, dataset, deal_rows_to_nodes(config, dataset))
         check_run_size(config.run, rows.n, rows.d)
