@@ -21,6 +21,7 @@ from .column_counts import (
     SHOWN_ROWS,
     ColumnCounts,
     count_block,
+    count_events,
     count_label,
     count_people,
     count_sites,
@@ -33,7 +34,7 @@ from .columns import Block, Category, Vector
 from .curved import Derived
 from .dates import Date
 from .frames import read_frame
-from .labels import ClassLabel, Label, NumberLabel
+from .labels import ClassLabel, Label, NumberLabel, RateLabel
 from .partition import partition
 from .schema import (
     ABSENT,
@@ -302,7 +303,11 @@ def _count_reserved_columns(
 ) -> Iterator[ColumnCounts]:
     """Yield the counts of the columns that are no features: label, site, person and weight."""
     sites = None if schema.site is None else _one_dimensional_column(columns, schema.site)
-    if schema.label is not None:
+    if isinstance(schema.label, RateLabel):
+        read = [schema.label.column, *schema.label.further_columns]
+        if all(_one_dimensional_column(columns, name) is not None for name in read):
+            yield count_events(schema.label, columns, schema.na)
+    elif schema.label is not None:
         labels = _one_dimensional_column(columns, schema.label.column)
         if labels is not None:
             yield count_label(schema.label, labels, schema.na)
@@ -324,7 +329,9 @@ def _count_reserved_columns(
 def _class_numbers(schema: Schema, columns: Mapping[str, Column]) -> IntArray | None:
     """Return the number of each row's class, (n,), negative for none; None without classes."""
     task = schema.task
-    if schema.label is None or not isinstance(task, Classification):
+    if schema.label is None or isinstance(schema.label, RateLabel):
+        return None
+    if not isinstance(task, Classification):
         return None
     column = _one_dimensional_column(columns, schema.label.column)
     if column is None:
@@ -503,6 +510,10 @@ def _notes_on_label(
     assert label is not None
     name = escape_unprintable(one.column)
     lost = sum(one.counts.get(key, 0) for key in ("missing", "undeclared", "not a number"))
+    if isinstance(label, RateLabel):
+        if one.levels["with events"] == 0:
+            yield f"{name}: no row has a known event, so nothing can be learnt; check the columns"
+        return
     if isinstance(label, NumberLabel):
         yield from _note_on_clipping(name, one, n, "lo and hi of the label")
         if lost == n:

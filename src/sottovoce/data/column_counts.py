@@ -26,7 +26,15 @@ from ..util.typing import Array, BoolArray, IntArray
 from .columns import Bins, Block, Category, Number, Vector, row_norms
 from .curved import Spline
 from .dates import Date, dates_as_units
-from .labels import AnyLabel, ClassLabel, Label, NumberLabel, parse_number_labels
+from .labels import (
+    AnyLabel,
+    ClassLabel,
+    ColumnLabel,
+    Label,
+    NumberLabel,
+    RateLabel,
+    parse_number_labels,
+)
 from .partition import partition
 from .person import Person, first_rows_of_each
 from .values import (
@@ -339,7 +347,7 @@ def _count_category(
     return _column_counts_from_masks(block.name, "feature", block.kind, masks, more, levels)
 
 
-def count_label(label: AnyLabel, column: Column, na: tuple[str, ...]) -> ColumnCounts:
+def count_label(label: ColumnLabel, column: Column, na: tuple[str, ...]) -> ColumnCounts:
     """Count the rows of every declared label, and those that train as rows of zeros.
 
     Parameters
@@ -382,6 +390,32 @@ def count_label(label: AnyLabel, column: Column, na: tuple[str, ...]) -> ColumnC
     return _column_counts_from_masks(label.column, "label", kind, masks, more, levels)
 
 
+def count_events(
+    label: RateLabel, columns: Mapping[str, Column], na: tuple[str, ...]
+) -> ColumnCounts:
+    """Count the rows of a label of events: those without a known event or time, and with events.
+
+    Parameters
+    ----------
+    label : EventLabel or CountLabel
+    columns : mapping of str to column
+        Of the table.
+    na : tuple of str
+        Declared marks of missing values.
+
+    Returns
+    -------
+    ColumnCounts
+    """
+    task = label.task
+    y = label.encode_columns(columns, na)
+    some, others = task.rows_by_label(y)
+    lost = np.isnan(y)
+    masks = {"missing": lost, "clipped": label.clipped_columns(columns, na)}
+    levels = {"with events": len(some), "without": len(others) - int(lost.sum())}
+    return _column_counts_from_masks(label.column, "label", "events", masks, {}, levels)
+
+
 def _count_number_label(
     label: NumberLabel, column: Column, na: tuple[str, ...], lost: BoolArray
 ) -> ColumnCounts:
@@ -403,7 +437,7 @@ def declared_labels(label: AnyLabel) -> tuple[str, ...]:
     """Return the texts that a label's declaration names."""
     if isinstance(label, ClassLabel):
         return label.values
-    if isinstance(label, NumberLabel):
+    if isinstance(label, NumberLabel | RateLabel):
         return ()
     if label.negative is None:
         return (label.positive,)

@@ -1,4 +1,4 @@
-"""The label column of a schema: two classes, several, or a bounded number; and labelled rows.
+"""The label of a schema: two classes, several, a bounded number or events; and labelled rows.
 
 Which labels occur is private, so a label that does not fit the declaration refuses nothing: its row
 is encoded as zeros and still counts as a row.
@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from ..errors import InvalidInput, SchemaError
-from ..problem.task import BoundedNumber, ManyClasses, Task, TwoClasses
+from ..problem.task import BoundedNumber, EventRate, ManyClasses, Task, TwoClasses
+from ..util.constraints import real_number_or_none
 from ..util.typing import Array, BoolArray
 from .entries import check_distinct_in_frames, declared_text
+from .follow_up import read_event_marks
 from .rows import Rows
 from .values import (
     MISSING_MARKS,
@@ -34,8 +37,13 @@ from .values import (
 
 _WRITE = (
     'write label = {column = "NAME", positive = "VALUE"}, or with values = ["A", "B", "C"], '
-    "or with lo = 0 and hi = 60"
+    'or with lo = 0 and hi = 60, and with family = "poisson" for counts; for survival write '
+    'label = {event = "died", time = "days", cuts = [30, 90, 365]}'
 )
+_WRITE_OFFSET = 'write offset = {column = "years", lo = 0.1, hi = 5}'
+_MOST_CUTS, _MOST_EVENTS = 50, 10_000
+# Largest time of an edge, or of a bound.
+_LONGEST = 1e12
 
 
 class _Classes:
@@ -150,8 +158,126 @@ class NumberLabel:
         return np.asarray((number < self.lo) | (number > self.hi))
 
 
-AnyLabel = Label | ClassLabel | NumberLabel
-_KINDS: tuple[type[AnyLabel], ...] = (Label, ClassLabel, NumberLabel)
+@dataclass(frozen=True)
+class EventLabel:
+    """An event with its time, for hazards in the intervals between 0 and the public `cuts`.
+
+    `time` is the column with the time of the event, or until which the person was seen without it;
+    `event_code` is as for :func:`sottovoce.data.follow_up.read_event_marks`.
+    """
+
+    event: str
+    time: str
+    cuts: tuple[float, ...]
+    event_code: str | None = None
+
+    def __post_init__(self) -> None:
+        _require_texts(self.event, self.time, self.event_code or "-")
+        edges = (0.0, *self.cuts)
+        ordered = all(low < high < _LONGEST for low, high in pairwise(edges))
+        if not (1 <= len(self.cuts) <= _MOST_CUTS and ordered):
+            rule = f"must be 1 to {_MOST_CUTS} increasing times above 0"
+            raise SchemaError("label.cuts", None, rule, "write cuts = [30, 90, 365]")
+
+    @property
+    def column(self) -> str:
+        """The column of the event."""
+        return self.event
+
+    @property
+    def further_columns(self) -> dict[str, str]:
+        """The other columns that are read, each with its role."""
+        return {self.time: "time"}
+
+    @property
+    def task(self) -> EventRate:
+        return EventRate((0.0, *self.cuts), 1.0, True)
+
+    def encode_columns(self, columns: Mapping[str, Column], na: tuple[str, ...]) -> Array:
+        """Encode labels as `task` does: NaN without a known event, or a time above 0."""
+        event = read_event_marks(columns[self.event], self.event_code)
+        time = parse_number_labels(columns[self.time], na)
+        return self.task.encode(np.column_stack([event, time]))
+
+    def clipped_columns(self, columns: Mapping[str, Column], na: tuple[str, ...]) -> BoolArray:
+        """Return a mask of the labels that were clipped to bounds: none, as follow-up may go on."""
+        return np.zeros(len(columns[self.event]), dtype=bool)
+
+
+@dataclass(frozen=True)
+class TimeSeen:
+    """The column of the time in which events were counted, clipped to public bounds."""
+
+    column: str
+    lo: float
+    hi: float
+
+    def __post_init__(self) -> None:
+        _require_texts(self.column)
+        if not 0.0 < self.lo < self.hi < _LONGEST:
+            rule = "must have 0 < lo < hi, the public bounds of the time"
+            raise SchemaError("offset", (self.lo, self.hi), rule, _WRITE_OFFSET)
+
+
+@dataclass(frozen=True)
+class CountLabel:
+    """A count of events, clipped to public bounds, for Poisson regression; `family` says so.
+
+    `offset` is the schema's entry of the same name: the time in which the events were counted.
+    """
+
+    column: str
+    lo: float
+    hi: float
+    family: str
+    offset: TimeSeen | None = None
+
+    def __post_init__(self) -> None:
+        _require_texts(self.column)
+        if self.family != "poisson":
+            raise SchemaError("label.family", self.family, "must be 'poisson'", "correct it")
+        if not (self.lo == 0.0 and 1.0 <= self.hi <= _MOST_EVENTS):
+            rule = f"counts need lo = 0 and hi from 1 to {_MOST_EVENTS:,}"
+            raise SchemaError("label", (self.lo, self.hi), rule, "correct lo or hi")
+
+    @property
+    def further_columns(self) -> dict[str, str]:
+        """The other columns that are read, each with its role."""
+        if self.offset is None:
+            return {}
+        return {self.offset.column: "offset"}
+
+    @property
+    def task(self) -> EventRate:
+        longest = 1.0
+        if self.offset is not None:
+            longest = float(self.offset.hi)
+        return EventRate((0.0, longest), float(self.hi), False)
+
+    def encode_columns(self, columns: Mapping[str, Column], na: tuple[str, ...]) -> Array:
+        """Encode labels as `task` does: NaN without a number of events or a time."""
+        events = parse_number_labels(columns[self.column], na)
+        time = np.ones(len(events))
+        if self.offset is not None:
+            time = parse_number_labels(columns[self.offset.column], na)
+            time = np.clip(time, self.offset.lo, self.offset.hi)
+        return self.task.encode(np.column_stack([events, time]))
+
+    def clipped_columns(self, columns: Mapping[str, Column], na: tuple[str, ...]) -> BoolArray:
+        """Return a mask of the labels that were clipped to bounds: of the count, or of the time."""
+        number = parse_number_labels(columns[self.column], na)
+        outside = (number < self.lo) | (number > self.hi)
+        if self.offset is not None:
+            time = parse_number_labels(columns[self.offset.column], na)
+            outside |= (time < self.offset.lo) | (time > self.offset.hi)
+        return np.asarray(outside)
+
+
+ColumnLabel = Label | ClassLabel | NumberLabel
+RateLabel = EventLabel | CountLabel
+AnyLabel = ColumnLabel | RateLabel
+_KINDS: tuple[type[AnyLabel], ...] = (Label, ClassLabel, NumberLabel, EventLabel, CountLabel)
+_OPTIONAL = ("negative", "unit", "event_code", "offset")
 
 
 def _require_texts(*given: object) -> None:
@@ -183,21 +309,36 @@ def parse_number_labels(column: Column, na: tuple[str, ...]) -> Array:
     return numbers
 
 
-def label_from_entry(given: object) -> AnyLabel | None:
+def label_from_entry(given: object, offset: object = None) -> AnyLabel | None:
     """Read the label of a schema's ``label`` entry, or raise a SchemaError.
 
-    The inverse of :func:`label_to_entries`.
+    The inverse of :func:`label_to_entries`.  `offset` is the schema's entry of that name, which
+    counts of events may have.
     """
+    label = _label_without_offset(given)
+    if offset is None:
+        return label
+    if not isinstance(label, CountLabel):
+        rule = "is the time in which events were counted, and needs a label with family"
+        raise SchemaError("offset", None, rule, 'write family = "poisson" in the label')
+    if not isinstance(offset, Mapping) or set(offset) != {"column", "lo", "hi"}:
+        raise SchemaError("offset", None, "must have column, lo and hi", _WRITE_OFFSET)
+    seen = TimeSeen(*(_convert_label_entry(key, offset[key]) for key in ("column", "lo", "hi")))
+    return replace(label, offset=seen)
+
+
+def _label_without_offset(given: object) -> AnyLabel | None:
+    """Read the ``label`` entry alone."""
     if given is None:
         return None
     for kind in _KINDS:
-        names = [field.name for field in fields(kind)]
-        needed = [field.name for field in fields(kind) if field.name not in ("negative", "unit")]
+        names = [field.name for field in fields(kind) if field.name != "offset"]
+        needed = [name for name in names if name not in _OPTIONAL]
         if isinstance(given, Mapping) and set(needed) <= set(given) <= set(names):
             return kind(**{key: _convert_label_entry(key, value) for key, value in given.items()})
     rule = (
         "must have column and positive (negative is optional), or column and values, or column, "
-        "lo and hi"
+        "lo and hi (with family for counts), or event, time and cuts"
     )
     raise SchemaError("label", None, rule, _WRITE)
 
@@ -209,23 +350,56 @@ def _convert_label_entry(key: str, value: Any) -> Any:
             if isinstance(value, str):
                 raise TypeError
             return tuple(map(declared_text, value))
+        if key == "cuts":
+            return tuple(map(_bound_number, value))
         if key in ("lo", "hi"):
             return value
         return declared_text(value)
     except TypeError:
-        what = "a list of texts" if key == "values" else "text"
+        what = {"values": "a list of texts", "cuts": "a list of numbers"}.get(key, "text")
         raise SchemaError("label", None, f"{key} must be {what}", _WRITE) from None
+
+
+def _bound_number(value: object) -> float:
+    """Return a declared number; a TypeError for anything else."""
+    number = real_number_or_none(value)
+    if number is None:
+        raise TypeError("a number is needed")
+    return float(number)
 
 
 def label_to_entries(label: AnyLabel) -> dict[str, Any]:
     """Return a label's declaration as plain data of JSON and TOML types."""
     entries: dict[str, Any] = {}
     for key, value in asdict(label).items():
+        # The offset is an entry of the schema.
+        if key == "offset":
+            continue
         if isinstance(value, tuple):
             entries[key] = list(value)
         elif value is not None and (key, value) != ("unit", ""):
             entries[key] = value
     return entries
+
+
+def offset_to_entries(label: AnyLabel | None) -> dict[str, Any] | None:
+    """Return the schema's ``offset`` entry as plain data; None without one."""
+    if isinstance(label, CountLabel) and label.offset is not None:
+        return asdict(label.offset)
+    return None
+
+
+def refuse_rates(task: Task) -> None:
+    """Refuse labels of events with times, or of counts, where only inference fits them.
+
+    Raises
+    ------
+    InvalidInput
+        If `task` is of events.
+    """
+    if isinstance(task, EventRate):
+        rule = "of events with times, or of counts, has rates with intervals alone"
+        raise InvalidInput("label", None, rule, "use `sottovoce train --inference`")
 
 
 def build_rows_for_task(
@@ -251,8 +425,10 @@ def build_rows_for_task(
     Raises
     ------
     InvalidInput
-        On all that :meth:`Rows.build_from_parts` and :meth:`Rows.with_weight` refuse.
+        On all that :meth:`Rows.build_from_parts` and :meth:`Rows.with_weight` refuse, and for
+        labels of events (:func:`refuse_rates`).
     """
+    refuse_rates(task)
     if isinstance(task, ManyClasses):
         rows = Rows.build_with_classes([(X, y.astype(np.intp)) for X, y in parts], task.outputs)
     elif isinstance(task, BoundedNumber):

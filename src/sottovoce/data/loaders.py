@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidInput
-from ..problem.task import BoundedNumber, ManyClasses, Task, TwoClasses
+from ..problem.task import BoundedNumber, EventRate, ManyClasses, Task, TwoClasses
 from ..util.typing import Array, IntArray
 from . import synthetic
 from .file_formats import READ, read_table, table_file_ending
@@ -127,7 +127,8 @@ class Dataset:
         """
         if self.kept_test is None:
             return X, self.y_test
-        no_label = {BoundedNumber: math.nan, ManyClasses: -1.0}.get(type(self.task), 0.0)
+        none = {BoundedNumber: math.nan, EventRate: math.nan, ManyClasses: -1.0}
+        no_label = none.get(type(self.task), 0.0)
         rows = np.zeros((self.n_held_out, X.shape[1]))
         labels = np.full(self.n_held_out, no_label)
         rows[self.kept_test] = X

@@ -44,7 +44,13 @@ from .columns import Block, Category, block_to_dict, check_number_of_features, r
 from .curved import Derived, blocks_from_entries
 from .entries import declared_text
 from .frames import read_frame
-from .labels import AnyLabel, label_from_entry, label_to_entries
+from .labels import (
+    AnyLabel,
+    RateLabel,
+    label_from_entry,
+    label_to_entries,
+    offset_to_entries,
+)
 from .meant import suggest_spelling
 from .person import Person
 from .table import Table, check_memory_fits, table_from_columns
@@ -176,8 +182,8 @@ class Schema:
     blocks : tuple of Block
         `Bins`, `Category`, `Number`, `Vector`, and what :mod:`sottovoce.data.curved` adds; features
         come in this order.
-    label : Label, ClassLabel or NumberLabel, optional
-        Needed to encode labels only: two classes, several, or a bounded number.
+    label : Label, ClassLabel, NumberLabel, EventLabel or CountLabel, optional
+        Needed to encode labels only: two classes, several, a bounded number, or events.
     intercept : float
         Value of the constant last feature before the division; 0 for none.
     ignore : tuple of str
@@ -261,6 +267,8 @@ class Schema:
         """Return the columns that are read but are no feature, each with its role."""
         declared = {"label": self.label, "weight": self.weight, "person": self.person}
         reserved = {one.column: use for use, one in declared.items() if one is not None}
+        if isinstance(self.label, RateLabel):
+            reserved = self.label.further_columns | reserved
         if self.site is None:
             return reserved
         return {self.site: "site"} | reserved
@@ -434,6 +442,7 @@ class Schema:
         entries = dict(given)
         columns = entries.pop("columns", {})
         label = entries.pop("label", None)
+        offset = entries.pop("offset", None)
         entries = _read_nested_tables(entries)
         _check_schema_keys(entries, columns)
         for key in ("ignore", "na"):
@@ -445,7 +454,8 @@ class Schema:
         if real_number_or_none(intercept) is not None or isinstance(intercept, bool):
             entries["intercept"] = float(entries["intercept"])
         entries = {"name": "schema"} | entries
-        return cls(**entries, blocks=blocks_from_entries(columns), label=label_from_entry(label))
+        read_label = label_from_entry(label, offset)
+        return cls(**entries, blocks=blocks_from_entries(columns), label=read_label)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data of JSON and TOML types; `from_dict` is the inverse."""
@@ -460,6 +470,9 @@ class Schema:
                 entries[key] = value
         if self.label is not None:
             entries["label"] = label_to_entries(self.label)
+            offset = offset_to_entries(self.label)
+            if offset is not None:
+                entries["offset"] = offset
         if self.person is not None:
             entries["person"] = self.person.to_entry()
         if self.weight is not None:
@@ -604,10 +617,15 @@ def _encode_labels(schema: Schema, columns: Mapping[str, Column]) -> tuple[Array
     if schema.label is None:
         remedy = 'add label = {column = "NAME", positive = "VALUE"}'
         raise SchemaError("label", None, f"the schema {schema.name!r} declares no label", remedy)
-    if columns[schema.label.column].ndim != 1:
-        raise InvalidInput(
-            schema.label.column, None, "must be one value a row", "give a 1-D label column"
-        )
+    read = [schema.label.column]
+    if isinstance(schema.label, RateLabel):
+        read += schema.label.further_columns
+    for name in read:
+        if columns[name].ndim != 1:
+            raise InvalidInput(name, None, "must be one value a row", "give a 1-D label column")
+    if isinstance(schema.label, RateLabel):
+        labels = schema.label.encode_columns(columns, schema.na)
+        return labels, int(schema.label.clipped_columns(columns, schema.na).sum())
     column = columns[schema.label.column]
     labels = schema.label.encode(column, schema.na)
     outside = schema.label.clipped_labels(column, schema.na)
@@ -770,6 +788,7 @@ RULES: tuple[Rule, ...] = (
 KEYS = (
     "columns",
     "label",
+    "offset",
     *(field.name for field in dataclasses.fields(Schema) if field.name not in ("blocks", "label")),
 )
 """Entries of a schema file."""

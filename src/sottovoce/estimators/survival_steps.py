@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..answers.hazards import Hazards, HazardSteps
+from ..data.follow_up import read_event_marks, read_survival_times
 from ..data.frames import read_frame
 from ..data.rows import Rows
 from ..data.schema import Schema
@@ -39,8 +40,6 @@ from .hazard_rows import (
     expand_to_interval_rows,
     find_leaving_intervals,
     person_weight,
-    read_event_marks,
-    read_survival_times,
 )
 from .notices import Note
 from .tables import Features, deal_rows_to_sites, norm_misfit_notes, read_features

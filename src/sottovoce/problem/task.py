@@ -508,6 +508,92 @@ class BoundedNumber(Task):
         return np.flatnonzero(y > 0), np.flatnonzero(~(y > 0))
 
 
+@dataclass(frozen=True)
+class EventRate(Task):
+    """Events of people who are seen for some time: dated ones, at most one each, or counts.
+
+    The one margin of a row predicts the logarithm of the rate: events in one unit of time.  A label
+    holds both, the time as a part of the last edge: of dated events it is the time, negative
+    without an event; of counts the number plus half the time.  NaN is unknown.
+
+    Parameters
+    ----------
+    edges : tuple of float
+        Public edges of intervals of time, increasing from 0 or more; 0 and the longest time of
+        counts.
+    most : float
+        Largest number of events.
+    dated : bool
+        Whether an event ends the time of its person.
+    """
+
+    edges: tuple[float, ...]
+    most: float
+    dated: bool
+
+    @property
+    def wording(self) -> Wording:
+        return Wording(
+            "mean absolute error", "errors", "events", "events per time", 1.0, ".3g", ".3g"
+        )
+
+    @property
+    def worst_error(self) -> float:
+        return math.inf
+
+    def has_known_label(self, y: Array) -> BoolArray:
+        return ~np.isnan(y)
+
+    def encode(self, answers: ArrayLike) -> Array:
+        """Encode pairs (n, 2) of numbers of events and times, in their units."""
+        events, time = np.asarray(answers, dtype=np.float64).T
+        part = np.minimum(time, self.edges[-1]) / self.edges[-1]
+        if self.dated:
+            # Who has the event after the last edge, or at it, was seen until then.
+            came = (events > 0.0) & (time <= self.edges[-1])
+            y = np.where(came, part, -part)
+            return np.where(np.isnan(events) | ~(time > self.edges[0]), np.nan, y)
+        counted = np.rint(np.clip(events, 0.0, self.most))
+        return np.where(np.isnan(time), np.nan, counted + 0.5 * part)
+
+    def events_and_time(self, y: Array) -> tuple[Array, Array]:
+        """Return numbers of events, and times as parts of the last edge; NaN for unknown labels."""
+        if self.dated:
+            return np.where(np.isnan(y), np.nan, (y > 0.0).astype(float)), np.abs(y)
+        events = np.floor(y)
+        return events, 2.0 * (y - events)
+
+    def decode(self, margins: Array) -> Array:
+        return np.exp(np.minimum(margins, 700.0))
+
+    def shown_answers(self, margins: Array) -> list[float]:
+        return list(self.decode(margins).tolist())
+
+    def error(self, margins: Array, y: Array) -> Array:
+        events, time = self.events_and_time(y)
+        expected = self.decode(margins) * time * self.edges[-1]
+        return np.asarray(np.mean(np.abs(expected - events), axis=-1))
+
+    def errors(self, margins: Array, y: Array) -> dict[str, Array]:
+        return {"mean_absolute": self.error(margins, y)}
+
+    def baseline_margins(self, y: Array) -> dict[str, Array]:
+        return {"mean": np.log(np.array([max(self.label_summary(y), 1e-300)]))}
+
+    def quality(self, error: Error) -> Error:
+        return error
+
+    def label_summary(self, y: Array) -> float:
+        """Events in one unit of time, over all rows with a known label; NaN if there are none."""
+        events, time = self.events_and_time(y[~np.isnan(y)])
+        return float(events.sum() / (time.sum() * self.edges[-1])) if time.size else math.nan
+
+    def rows_by_label(self, y: Array) -> tuple[IntArray, ...]:
+        """Rows with events, and all others."""
+        some = self.events_and_time(y)[0] > 0.0
+        return np.flatnonzero(some), np.flatnonzero(~some)
+
+
 def _rows_of_classes(y: Array, classes: int) -> IntArray:
     """Count the rows of each class; negative numbers are of none."""
     return np.bincount(y[y >= 0].astype(np.intp), minlength=classes)
