@@ -16,7 +16,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..answers.hazards import Hazards, HazardSteps
-from ..data.follow_up import read_event_marks, read_survival_times
+from ..data.follow_up import (
+    find_leaving_intervals,
+    read_event_marks,
+    read_survival_times,
+)
 from ..data.frames import read_frame
 from ..data.rows import Rows
 from ..data.schema import Schema
@@ -38,7 +42,6 @@ from .hazard_rows import (
     FINE,
     SHARE,
     expand_to_interval_rows,
-    find_leaving_intervals,
     person_weight,
 )
 from .notices import Note
