@@ -7,6 +7,7 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .answers.survival_curves import survival_curves
     from .data.schema import Schema
     from .errors import SottovoceError
     from .estimators.classifiers import ConsensusClassifier, PrivateClassifier
@@ -41,6 +42,7 @@ __all__ = [
     "TrainConfig",
     "__version__",
     "register",
+    "survival_curves",
     "train",
 ]
 
@@ -63,6 +65,7 @@ _HOMES = {
     "SottovoceError": "errors",
     "TrainConfig": "runs.training",
     "register": "runs.registering",
+    "survival_curves": "answers.survival_curves",
     "train": "runs.training",
 }
 

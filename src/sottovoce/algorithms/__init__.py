@@ -155,6 +155,7 @@ ANSWERS = (
     "misses",
     "survey",
     "hazards",
+    "exits",
     "once",
 )
 """Names of recipes in records of their runs (:mod:`sottovoce.answers`)."""
