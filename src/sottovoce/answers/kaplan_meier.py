@@ -79,13 +79,13 @@ class CurveTable:
         later = np.concatenate([self.entered[..., 1:], np.zeros_like(self.entered[..., :1])], -1)
         after = later + self.table.at_end
         whole = np.concatenate([self.entered[..., :1], after], axis=-1)
-        return np.maximum(-nearest_increasing(-whole, np.ones_like(whole)), 0.0)
+        return np.asarray(np.maximum(-nearest_increasing(-whole, np.ones_like(whole)), 0.0))
 
     @property
     def exposed_noise(self) -> Array:
         """Standard deviation of the noise in the number at risk of each cell, (m,)."""
         left = KINDS * np.arange(self.cells, 0, -1.0)
-        return self.sigma * np.sqrt(left - 1.0 + (1.0 - self.part) ** 2)
+        return np.asarray(self.sigma * np.sqrt(left - 1.0 + (1.0 - self.part) ** 2))
 
     @cached_property
     def visible(self) -> BoolArray:

@@ -453,7 +453,10 @@ class SurvivalCurves:
         matplotlib Axes
             InvalidInput if matplotlib is not installed.
         """
-        return kaplan_meier_plot(self.curves, self.groups, self.statement.text, ax)
+        said = "".join(self.statement.words[0])
+        if self.statement.simulated:
+            said += " A simulation, not a release."
+        return kaplan_meier_plot(self.curves, self.groups, said, ax)
 
     def rows_of_cells(self) -> list[tuple[str, list[str]]]:
         """Return the curves as they are printed: for each time a cell for each group."""

@@ -408,7 +408,7 @@ def kaplan_meier_plot(
         whole.remove()
         ratios = [10.0, 0.9 * len(curves) + 0.4]
         ax, below = figure.subplots(2, 1, sharex=True, height_ratios=ratios)
-        figure.supxlabel("\n".join(textwrap.wrap(said, 110)), fontsize=6.5, color=_SOFT)
+        figure.supxlabel("\n".join(textwrap.wrap(said, 100)), fontsize="x-small", color=_SOFT)
     for k, curve in enumerate(curves):
         colour = _COLOURS[k % len(_COLOURS)]
         label = _plain_short_name(curve.name)
@@ -435,9 +435,10 @@ def _curve_of_group(lines: Sequence[Mapping[str, Any]], group: str) -> _Curve:
     """Return the curve of a group, without the lines where it is hidden."""
     own = [one for one in lines if one["group"] == group]
     told = [one for one in own if one["survival"] is not None]
-    columns = [np.array([one[key] for one in told]) for key in ("time", "survival", "low", "high")]
+    keys = ("time", "survival", "low", "high")
+    time, survival, low, high = (np.array([one[key] for one in told]) for key in keys)
     at_risk = {one["time"]: one["at_risk"] for one in own if one["at_risk"] is not None}
-    return _Curve(group, *columns, at_risk)
+    return _Curve(group, time, survival, low, high, at_risk)
 
 
 def _draw_numbers_at_risk(ax: Any, curves: Sequence[_Curve], end: float) -> None:
@@ -454,9 +455,13 @@ def _draw_numbers_at_risk(ax: Any, curves: Sequence[_Curve], end: float) -> None
     ax.set_ylim(0.6 - len(curves), 0.6)
     ax.set_yticks([-float(k) for k in range(len(curves))])
     ax.set_yticklabels([_plain_short_name(curve.name) for curve in curves], fontsize="small")
-    ax.tick_params(axis="y", length=0)
+    # Numbers at time 0 stand on the axis, so names are moved away from it.
+    ax.tick_params(axis="y", length=0, pad=24)
+    ax.set_xticks(shown, [f"{time:.4g}" for time in shown])
     ax.set_xlabel("time")
-    ax.set_title("number at risk (noisy)", loc="left", fontsize="small", color=_INK)
+    noisy = any(many % 1.0 for curve in curves for many in curve.at_risk.values())
+    title = "number at risk (noisy)" if noisy else "number at risk"
+    ax.set_title(title, loc="left", fontsize="small", color=_INK)
     for side in ("top", "right", "left", "bottom"):
         ax.spines[side].set_visible(False)
 
