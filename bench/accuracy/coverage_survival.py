@@ -168,8 +168,8 @@ def main() -> None:
     sets = given.sets or (QUICK if given.quick else SETS)
     names = given.cells.split(";") if given.cells else list(DESIGNS)
     results = []
-    heads = ("bands", "worst", "ends", "width", "median", "mean")
-    heads += ("size", "refused", "power", "noise_share")
+    heads = ["bands", "worst", "ends", "width", "median", "mean"]
+    heads += ["size", "refused", "power", "noise_share"]
     print(f"{'design':<15}{'n':>7}{'eps':>5}", *(f"{head:>9}" for head in heads))
     for name in names:
         for n in ROWS:

@@ -92,7 +92,7 @@ def test_every_release_and_recipe_is_played_and_the_claims_stand() -> None:
     assert all(
         name + mark in stands
         for mark in ("", ", summed")
-        for name in ("inference", "evaluation", "regression", RECIPE)
+        for name in ("inference", "evaluation", "survival curves", "regression", RECIPE)
     )
     for case in stands.values():
         apart = np.flatnonzero(
@@ -207,7 +207,15 @@ class Faint(KeyedNoise):
 
 
 @pytest.mark.parametrize(
-    "name", ["scores", "scores, summed", "inference", "regression, summed", f"{RECIPE}, summed"]
+    "name",
+    [
+        "scores",
+        "scores, summed",
+        "survival curves",
+        "inference",
+        "regression, summed",
+        f"{RECIPE}, summed",
+    ],
 )
 def test_too_little_noise_is_refuted(name: str) -> None:
     case = all_answer_cases()[name]
@@ -292,6 +300,11 @@ REFUTED = {
         "queries/bounded.py",
         {"        return len(self.edges) + 1\n": f"        return len(self.edges) + 1{ONE}"},
         ("residuals",),
+    ),
+    "exits with the sensitivity of one cell": (
+        "queries/exits.py",
+        {"        return self.cells\n": f"        return self.cells{ONE}"},
+        ("exits by time", "exits by time, summed"),
     ),
     "half of the sensitivity of a count": (
         "queries/bounded.py",

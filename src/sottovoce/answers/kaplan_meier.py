@@ -60,14 +60,15 @@ class CurveTable:
 
     def __init__(self, counts: Array, sigma: float, edges: Array) -> None:
         m = len(edges) - 1
+        self.counts = counts
         self.sigma = sigma
         self.edges = edges
         self.cells = m
         self.table = LifeTable(counts, sigma, m, 1)
         self.events = self.table.events[..., 0]
         self.entered = self.table.share_at_risk[..., 0]
+        # How much of those censored in a cell is taken from its number at risk.
         self.part = INSIDE if sigma > 0.0 else 0.0
-        """How much of those censored in a cell is taken from its number at risk."""
         self.exposed = self.entered - self.part * self.table.inside[..., 0]
 
     @property

@@ -370,7 +370,7 @@ def plan_curves(
     if half > WIDEST:
         rule = f"is too small: noise alone would widen a group's band by {half:.2g} to both sides"
         remedy = "raise it, use fewer groups or times, or join more sites"
-        raise InvalidInput("epsilon", None, rule, remedy)
+        raise InvalidInput("epsilon", float(np.max(run.epsilon)), rule, remedy)
     return recipe, sigma
 
 
@@ -516,7 +516,9 @@ def _test_text(one: dict[str, Any]) -> str:
     if one["p"] is None:
         return str(one["says"])
     p = "p < .0001" if one["p"] < 1e-4 else f"p = {one['p']:.4f}"
-    return f"chi-square {one['statistic']:.3f} with {one['df']} degrees of freedom, {p}"
+    freedom = "1 degree" if one["df"] == 1 else f"{one['df']} degrees"
+    found = f"chi-square {one['statistic']:.3f} with {freedom} of freedom, {p}"
+    return ", ".join(filter(None, (found, one["says"])))
 
 
 def survival_curves(
@@ -805,12 +807,18 @@ def _test_of_groups(asked: FollowUp, table: CurveTable) -> dict[str, Any] | None
     """Return the log-rank test of all groups; None for one group."""
     if len(asked.groups) < 2:
         return None
-    test = log_rank(table)
+    # A group without anybody at risk, or that noise hides, is in no test.
+    seen = table.visible[:, 0]
+    left_out = [group for group, one in zip(asked.groups, seen, strict=True) if not one]
+    if len(asked.groups) - len(left_out) < 2:
+        says = f"fewer than two groups have people at risk: {_why_hidden(table)}"
+        return {"statistic": None, "df": None, "p": None, "noise_share": None, "says": says}
+    test = log_rank(CurveTable(table.counts[seen], table.sigma, table.edges))
     says = ""
+    if left_out:
+        says = f"without {first_names([escape_unprintable(group) for group in left_out], 8)}"
     if test.hidden:
-        says = "a group has nobody at risk, or nobody has the event"
-        if table.sigma > 0.0:
-            says = "noise hides the number at risk of a group, or all events"
+        says = "noise hides all events" if table.sigma > 0.0 else "nobody has the event"
     return {
         "statistic": _or_none(test.statistic),
         "df": test.df,

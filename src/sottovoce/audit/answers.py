@@ -25,6 +25,7 @@ from ..answers.inference import newton_from_naming
 from ..answers.least_squares import slopes_from_naming
 from ..answers.regression import LeastSquares
 from ..answers.survey import Survey
+from ..answers.survival_curves import ExitCounts
 from ..answers.terms import naming_from_columns
 from ..data.rows import Rows
 from ..privacy.events import GaussianMechanism
@@ -37,6 +38,7 @@ from ..queries import (
     Cells,
     Corrections,
     Curvature,
+    Exits,
     FramedCurvature,
     FramedMoments,
     FramedResiduals,
@@ -242,6 +244,9 @@ PAIRS: dict[str, Pair] = {
     "coarse counts": Pair(
         partial(Cells, widths=(2,) * D), _ZERO, (np.ones(D), np.full(D, 2.0)), long=True
     ),
+    "exits by time": Pair(
+        partial(Exits, cells=4), _ZERO, (_row_of_norm(0, 0, 1, norm=0.25), _row_of_norm(0, 0, 1))
+    ),
     "moments of residuals": Pair(partial(ResidualMoments, h=0.5), _ZERO, (_E0, _E1), (1.0, -1.0)),
 }
 """The pair that moves each kind of release furthest, and pairs of long rows."""
@@ -332,6 +337,7 @@ def recipe_cases(config: RunConfig) -> dict[str, RecipeCase]:
         "inference": case(flipped, newton_from_naming(naming)),
         "evaluation": case(flipped, Histogram(judged=b"", weights=score)),
         "survey": case(PAIRS["coarse counts"], survey, Weighted(LOGISTIC)),
+        "survival curves": case(PAIRS["exits by time"], ExitCounts(cells=4, question=b"")),
         "regression": case(numbers, LeastSquares(constant=LAST, free=np.ones(D)), residual),
         "regression with intervals": case(numbers, slopes_from_naming(naming), residual),
     }
