@@ -108,6 +108,7 @@ def test_without_noise_they_are_the_plain_estimators_on_times_rounded_up(trust: 
     assert found.logrank["df"] == 1 and found.logrank["noise_share"] == 0.0
 
 
+@pytest.mark.filterwarnings("ignore")  # of lifelines about pandas
 def test_without_noise_they_agree_with_lifelines() -> None:
     lifelines = pytest.importorskip("lifelines")
     from lifelines.statistics import logrank_test
