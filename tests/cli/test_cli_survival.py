@@ -5,6 +5,8 @@ give what the page shows.
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from command_line import Call
 
 from sottovoce.cli import results
 
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "survival_curves.md"
 SCHEMA = """label = {event = "died", time = "days", cuts = [30, 90, 180, 365]}
 [columns]
 arm = {kind = "category", values = ["a", "b"]}
@@ -34,6 +37,18 @@ def trial(run: Call) -> list[str]:
     Path("trial.csv").write_text("\n".join(lines) + "\n")
     Path("trial.toml").write_text(SCHEMA)
     return WORDS
+
+
+def test_the_page_shows_what_its_commands_print(ok: Call) -> None:
+    pytest.importorskip("matplotlib")
+    text = PAGE.read_text(encoding="utf-8")
+    kinds = ("python", "sh", "text")
+    code, command, shown = (re.findall(rf"```{kind}\n(.*?)```", text, flags=re.S) for kind in kinds)
+    exec(compile(code[0], PAGE.name, "exec"), {})
+    program, *words = shlex.split(command[0])
+    printed = [line.strip() for line in ok(*words).out.splitlines()]
+    assert program == "sottovoce" and Path("km.svg").exists()
+    assert all(line.strip() in printed for line in shown[0].splitlines())
 
 
 def test_json_has_curves_with_bands_and_what_follows_from_them(ok: Call, trial: list[str]) -> None:
@@ -83,6 +98,8 @@ def test_curves_are_drawn_to_a_file(
 ) -> None:
     pytest.importorskip("matplotlib")
     ok(*trial, "--plot", "km.svg", "--json")
+    ok(*trial, "--plot", "again.svg", "--json")
+    assert Path("km.svg").read_bytes() == Path("again.svg").read_bytes()
     drawn = Path("km.svg").read_text(encoding="utf-8")
     assert drawn.lstrip().startswith("<?xml") and "number at risk (noisy)" in drawn
     assert "must end with .svg" in refused(*trial, "--plot", "km.txt")

@@ -176,7 +176,7 @@ def survival(**parameters: Any) -> None:
 
 
 def _store_and_print(found: SurvivalCurves, options: SurvivalOptions) -> None:
-    """Store the curves before they are shown, draw them, and print them."""
+    """Store the curves before they are shown, print them, and draw them."""
     run_name = None
     if found.statement.ledger is not None:
         run_name = found.statement.ledger.run
@@ -184,9 +184,6 @@ def _store_and_print(found: SurvivalCurves, options: SurvivalOptions) -> None:
     stored, lost = results.store_before_showing(
         "save", options.save, text, ledger=options.ledger, run=run_name, ending="json"
     )
-    unwritten = [lost]
-    if options.plot is not None:
-        unwritten.append(_draw_or_error(found, options.plot))
     if options.as_json:
         print_json(
             select_shown_figures(
@@ -204,6 +201,10 @@ def _store_and_print(found: SurvivalCurves, options: SurvivalOptions) -> None:
         if not options.system_noise:
             notes += found.holder_notes
         print_notes(notes, console, stored)
+    # Last, so that a picture that cannot be drawn loses nothing that was paid for.
+    unwritten = [lost]
+    if options.plot is not None:
+        unwritten.append(_draw_or_error(found, options.plot))
     results.raise_first_unwritten(unwritten)
 
 
