@@ -62,7 +62,7 @@ def plain_curve(time: np.ndarray, event: np.ndarray) -> tuple[np.ndarray, np.nda
         survival *= 1.0 - deaths / at_risk
         variance += deaths / (at_risk * (at_risk - deaths))
         found.append((survival, variance))
-    return tuple(np.array(found).T)  # type: ignore[return-value]
+    return tuple(np.array(found).T)
 
 
 def plain_log_rank(time: np.ndarray, event: np.ndarray, first: np.ndarray) -> float:
@@ -220,7 +220,8 @@ def test_noisy_curves_never_rise_and_lie_between_0_and_1(epsilon: float) -> None
 
 
 def test_one_release_is_charged_and_read_again_for_nothing(tmp_path: Path) -> None:
-    table, asked = rows(), {"schema": schema(), "by": "arm", "epsilon": 1.0}
+    table = rows()
+    asked: dict[str, Any] = {"schema": schema(), "by": "arm", "epsilon": 1.0}
     DurableLedger.create(tmp_path / "t.ledger", epsilon=1.5, delta=1e-5, accountant="zcdp").close()
     with DurableLedger.open(tmp_path / "t.ledger") as ledger:
         first = survival_curves(table, ledger=ledger, seed=None, **asked)
@@ -277,7 +278,12 @@ def test_options_take_the_place_of_the_label_and_sites_are_dealt() -> None:
     table = rows() | {"site": np.array(["x", "y", "z"] * 500)}
     plain = Schema.from_dict({"columns": TRIAL["columns"]})
     table["fate"] = np.where(table["died"] == 1, "dead", "alive")
-    names = {"time": "days", "event": "fate", "event_code": "dead", "grid": (0, 10, 20, 30, 60)}
+    names: dict[str, Any] = {
+        "time": "days",
+        "event": "fate",
+        "event_code": "dead",
+        "grid": (0, 10, 20, 30, 60),
+    }
     found = survival_curves(table, schema=plain, by="arm", epsilon=np.inf, **names)
     usual = survival_curves(table, schema=schema(), by="arm", epsilon=np.inf, grid=CUTS)
     assert found.curves == usual.curves
@@ -364,8 +370,9 @@ def test_wrong_options_are_refused_without_a_value_of_a_row(
 ) -> None:
     table = rows(200)
     table["days"][0] = 123.456
+    usual: dict[str, Any] = {"schema": schema(), "by": "arm"}
     with pytest.raises(InvalidInput, match=says) as refused:
-        survival_curves(table, **({"schema": schema(), "by": "arm"} | options))
+        survival_curves(table, **(usual | options))
     assert "123.456" not in str(refused.value)
 
 

@@ -31,6 +31,8 @@ LEAST = 5.0
 """Number at risk, over the standard deviation of its noise, below which a curve ends."""
 INSIDE = 0.5
 """Part of a cell in which people censored inside it are at risk, where cells are coarse."""
+LOWEST_HAZARD = -0.5
+"""Hazard of a cell below which noise is cut off."""
 MOST_HAZARD = 0.95
 """Largest hazard of a cell that a variance is computed with."""
 KINDS = 3
@@ -106,16 +108,16 @@ class CurveTable:
     def hazards(self) -> Array:
         """Hazards of the cells, 0 where nothing is visible; noise may make them negative."""
         found = np.where(self.visible, self.events / self.at_risk, 0.0)
-        return np.clip(found, -INSIDE, 1.0)
+        return np.clip(found, LOWEST_HAZARD, 1.0)
 
     @cached_property
     def raw(self) -> Array:
         """Survival at the ends of cells by the noisy hazards as they are, (..., m)."""
-        return np.cumprod(1.0 - self.hazards, axis=-1)
+        return np.asarray(np.cumprod(1.0 - self.hazards, axis=-1), dtype=np.float64)
 
     @cached_property
     def smooth_hazards(self) -> Array:
-        """Hazards of the nearest survival curve that never rises: for variances alone."""
+        """Hazards of the nearest survival curve that never rises."""
         if not self.sigma > 0.0:
             return np.minimum(self.hazards, 1.0)
         cumulative = -np.log(np.maximum(self.raw, 1e-3))
@@ -127,8 +129,8 @@ class CurveTable:
 
     @cached_property
     def smooth(self) -> Array:
-        """Survival by :attr:`smooth_hazards`, (..., m): it never rises, and lies in [0, 1]."""
-        return np.cumprod(1.0 - self.smooth_hazards, axis=-1)
+        """Survival by :attr:`smooth_hazards`, (..., m), which never rises and lies in [0, 1]."""
+        return np.asarray(np.cumprod(1.0 - self.smooth_hazards, axis=-1), dtype=np.float64)
 
     def _step_variances(self) -> Array:
         """Return Greenwood's sampling variance of each cell's ``log(1 - hazard)``, (..., m)."""
@@ -152,7 +154,7 @@ class CurveTable:
 
     @cached_property
     def log_variances(self) -> tuple[Array, Array]:
-        """Variances of the logarithm of survival at each end, (..., m): sampling, and noise."""
+        """Variances of sampling and of noise in the logarithm of survival at each end, (..., m)."""
         sampling = np.cumsum(self._step_variances(), axis=-1)
         # The sum up to cell k has weight 1 up to there.
         weights = np.tril(np.ones((self.cells, self.cells)))
