@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .answers.describing import describe
+    from .answers.survival_curves import survival_curves
     from .data.schema import Schema
     from .errors import SottovoceError
     from .estimators.classifiers import ConsensusClassifier, PrivateClassifier
@@ -43,6 +44,7 @@ __all__ = [
     "__version__",
     "describe",
     "register",
+    "survival_curves",
     "train",
 ]
 
@@ -66,6 +68,7 @@ _HOMES = {
     "TrainConfig": "runs.training",
     "describe": "answers.describing",
     "register": "runs.registering",
+    "survival_curves": "answers.survival_curves",
     "train": "runs.training",
 }
 

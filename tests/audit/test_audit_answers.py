@@ -99,7 +99,14 @@ def test_every_release_and_recipe_is_played_and_the_claims_stand() -> None:
     assert all(
         name + mark in stands
         for mark in ("", ", summed")
-        for name in ("inference", "evaluation", "descriptive table", "regression", RECIPE)
+        for name in (
+            "inference",
+            "evaluation",
+            "descriptive table",
+            "survival curves",
+            "regression",
+            RECIPE,
+        )
     )
     for case in stands.values():
         apart = np.flatnonzero(
@@ -224,6 +231,7 @@ class Faint(KeyedNoise):
         "scores, summed",
         "descriptive table",
         "descriptive table, summed",
+        "survival curves",
         "inference",
         "regression, summed",
         f"{RECIPE}, summed",
@@ -312,6 +320,11 @@ REFUTED = {
         "queries/bounded.py",
         {"        return len(self.edges) + 1\n": f"        return len(self.edges) + 1{ONE}"},
         ("residuals",),
+    ),
+    "exits with the sensitivity of one cell": (
+        "queries/exits.py",
+        {"        return self.cells\n": f"        return self.cells{ONE}"},
+        ("exits by time", "exits by time, summed"),
     ),
     "half of the sensitivity of a count": (
         "queries/bounded.py",

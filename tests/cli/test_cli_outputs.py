@@ -67,6 +67,26 @@ PAID = {
         "--ledger",
         "sites.ledger",
     ),
+    "survival": (
+        "survival",
+        "--data",
+        "rows.csv",
+        "--schema",
+        "clinic.toml",
+        "--time",
+        "age",
+        "--event",
+        "outcome",
+        "--event-code",
+        "sick",
+        "--grid",
+        "40,80",
+        "--epsilon",
+        2,
+        "--system-noise",
+        "--ledger",
+        "sites.ledger",
+    ),
 }
 """Commands that spend."""
 

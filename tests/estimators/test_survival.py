@@ -15,15 +15,15 @@ from sklearn.base import clone
 
 from sottovoce import ConsensusSurvival
 from sottovoce.answers.hazards import LifeTable, Seen, newton_step, number_of_cells, pool_answers
-from sottovoce.data.follow_up import read_event_marks, read_survival_times
+from sottovoce.data.follow_up import (
+    Leaving,
+    find_leaving_intervals,
+    read_event_marks,
+    read_survival_times,
+)
 from sottovoce.data.rows import Rows
 from sottovoce.errors import HolderNote, InvalidInput, PublicNote
-from sottovoce.estimators.hazard_rows import (
-    Leaving,
-    expand_to_interval_rows,
-    find_leaving_intervals,
-    person_weight,
-)
+from sottovoce.estimators.hazard_rows import expand_to_interval_rows, person_weight
 from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import Logistic
 from sottovoce.queries import Bounded, Curvature, Exits, Gradient

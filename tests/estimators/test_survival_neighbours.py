@@ -19,11 +19,12 @@ from scipy.stats import norm
 
 from sottovoce import ConsensusSurvival
 from sottovoce.answers.hazards import number_of_cells
+from sottovoce.data.follow_up import find_leaving_intervals
 from sottovoce.data.rows import Rows
 from sottovoce.errors import HolderNote, InvalidInput, PublicNote, SchemaError
 from sottovoce.estimators import fitting
 from sottovoce.estimators.encoding import SLACK
-from sottovoce.estimators.hazard_rows import COARSE, expand_to_interval_rows, find_leaving_intervals
+from sottovoce.estimators.hazard_rows import COARSE, expand_to_interval_rows
 from sottovoce.privacy.events import Event
 from sottovoce.problem.clipped import clip_gradients
 from sottovoce.problem.facts import Facts

@@ -5,7 +5,8 @@ import pytest
 from scipy import special
 from scipy.optimize import minimize
 
-from sottovoce.estimators.hazard_rows import Leaving, expand_to_interval_rows
+from sottovoce.data.follow_up import Leaving
+from sottovoce.estimators.hazard_rows import expand_to_interval_rows
 
 
 def norms(A: np.ndarray) -> np.ndarray:

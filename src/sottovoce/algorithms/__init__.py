@@ -157,6 +157,7 @@ ANSWERS = (
     "description",
     "hazards",
     "rates",
+    "exits",
     "once",
 )
 """Names of recipes in records of their runs (:mod:`sottovoce.answers`)."""

@@ -27,6 +27,7 @@ from ..answers.least_squares import slopes_from_naming
 from ..answers.rates import RateSteps
 from ..answers.regression import LeastSquares
 from ..answers.survey import Survey
+from ..answers.survival_curves import ExitCounts
 from ..answers.terms import naming_from_columns
 from ..data.rows import Rows
 from ..privacy.events import GaussianMechanism
@@ -39,6 +40,7 @@ from ..queries import (
     Cells,
     Corrections,
     Curvature,
+    Exits,
     FramedCurvature,
     FramedMoments,
     FramedResiduals,
@@ -280,6 +282,9 @@ PAIRS: dict[str, Pair] = {
         (np.ones(D), np.array([1.0, 1.0, -1.0])),
         long=True,
     ),
+    "exits by time": Pair(
+        partial(Exits, cells=4), _ZERO, (_row_of_norm(0, 0, 1, norm=0.25), _row_of_norm(0, 0, 1))
+    ),
     "moments of residuals": Pair(partial(ResidualMoments, h=0.5), _ZERO, (_E0, _E1), (1.0, -1.0)),
     "gradient of rates": Pair(
         partial(RateGradient, **_COUNTS), _CERTAIN, (_SEEN, _COUNTED), long=True
@@ -385,6 +390,7 @@ def recipe_cases(config: RunConfig) -> dict[str, RecipeCase]:
         "evaluation": case(flipped, Histogram(judged=b"", weights=score)),
         "survey": case(PAIRS["coarse counts"], survey, Weighted(LOGISTIC)),
         "descriptive table": case(PAIRS["table by group"], table, Weighted(LOGISTIC)),
+        "survival curves": case(PAIRS["exits by time"], ExitCounts(cells=4, question=b"")),
         "regression": case(numbers, LeastSquares(constant=LAST, free=np.ones(D)), residual),
         "regression with intervals": case(numbers, slopes_from_naming(naming), residual),
         "rates": case(PAIRS["gradient of rates"], rates, Weighted(LOGISTIC)),

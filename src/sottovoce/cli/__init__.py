@@ -41,6 +41,7 @@ Train linear models across sites that may not share their rows, with a proved pr
   sottovoce predict run.npz new.csv                use a saved run
   sottovoce evaluate run.npz held.csv              its quality, privately
   sottovoce describe --data rows.csv --schema s.toml --by arm    a Table 1
+  sottovoce survival --data rows.csv --schema s.toml --by arm    Kaplan-Meier
   sottovoce report run.json                        an HTML page to pass on
   sottovoce export run.json --onnx m.onnx          for other programs
   sottovoce ledger init my.ledger --epsilon 3      a lifetime budget
@@ -74,6 +75,7 @@ COMMANDS = {
     "report": "Write the answers in RUN as one page to read, print or pass on.",
     "schema": "Write, check and survey a schema: the public facts by which rows are encoded.",
     "site": "Take part in a run across organisations: rows, ledger and keys stay here.",
+    "survival": "Estimate Kaplan-Meier curves by group under differential privacy.",
     "train": "Train across sites, print the privacy statement and the accuracy.",
 }
 """The line of every command of this package in ``sottovoce --help``, which is the first line of its

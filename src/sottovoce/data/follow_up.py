@@ -1,13 +1,17 @@
-"""Times and events of people, read value by value: the outcome of a survival study."""
+"""Times and events of people, read value by value: the outcome of a survival study.
+
+A person *leaves* follow-up with the event, or is censored.
+"""
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from ..errors import InvalidInput
-from ..util.typing import Any, Array
+from ..util.typing import Any, Array, BoolArray, IntArray
 from .validation import run_without_data_in_errors
 from .values import (
     MISSING_MARKS,
@@ -21,6 +25,70 @@ from .values import (
 
 TRUTHS = {"1": "1", "true": "1", "0": "0", "false": "0"}
 """Texts of truth values, in lower case, with the text of the number that they stand for."""
+
+
+class Leaving(NamedTuple):
+    """The interval, kind and time at which each of n people leaves follow-up."""
+
+    # (n,): the interval (edges[j], edges[j + 1]] entered last; -1 for none.
+    last: IntArray
+    # (n,): whether the event came in it.
+    event: BoolArray
+    # (n,): the part of it that was seen; 1 where the event came.
+    exposed: Array
+    # (n,): the cell of the life table, from 0.
+    cell: IntArray
+
+    def select_people(self, people: IntArray) -> Leaving:
+        """Select the people of these indices."""
+        return Leaving(
+            self.last[people], self.event[people], self.exposed[people], self.cell[people]
+        )
+
+
+def find_leaving_intervals(
+    time: Array, event: BoolArray, known: BoolArray, edges: Array, cells: int
+) -> Leaving:
+    """Compute how each person leaves follow-up, from that person's time and event alone.
+
+    A person without a known event, or whose time is no number or not above the first edge, enters
+    no interval.  A person with the event after the last edge, or seen until the last edge or
+    longer, survives all intervals.
+
+    Parameters
+    ----------
+    time : array (n,)
+        Of the event or of the end of follow-up; NaN if unknown.
+    event, known : array of bool (n,)
+        Whether the event came, and whether that is known.
+    edges : array (m + 1,)
+    cells : int
+        Cells of the life table in an interval.
+
+    Returns
+    -------
+    Leaving
+        Arrays of shape (n,).
+    """
+    m = len(edges) - 1
+    # NaN compares as false, so a person without a time is not inside.
+    inside = known & (time > edges[0])
+    ends = np.where(inside, time, edges[-1])
+    entered = np.minimum(np.searchsorted(edges[1:], ends, side="left"), m - 1)
+    came = inside & event & (ends <= edges[-1])
+    start, end = edges[entered], edges[entered + 1]
+    part = np.minimum((np.minimum(ends, end) - start) / (end - start), 1.0)
+    fine = np.clip(np.ceil(part * cells) - 1.0, 0.0, cells - 1.0).astype(np.intp)
+    # Cells are numbered: m * cells with the event, m * cells left without it, the m ends of
+    # intervals, and one for those who enter none.
+    within = entered * cells + fine
+    without = np.where(part >= 1.0, 2 * m * cells + entered, m * cells + within)
+    return Leaving(
+        last=np.where(inside, entered, -1),
+        event=came,
+        exposed=np.where(came, 1.0, part),
+        cell=np.where(inside, np.where(came, within, without), 2 * m * cells + m),
+    )
 
 
 def read_survival_times(given: Any) -> Array:
@@ -98,4 +166,4 @@ def _values_of_column(name: str, given: Any) -> list[Any]:
     return list(column.tolist())
 
 
-__all__ = ["read_event_marks", "read_survival_times"]
+__all__ = ["Leaving", "find_leaving_intervals", "read_event_marks", "read_survival_times"]

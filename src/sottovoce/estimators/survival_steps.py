@@ -20,7 +20,11 @@ from ..answers.fits import LogRates
 from ..answers.hazards import Hazards, HazardSteps
 from ..answers.inference import UNSURE, models_for_predictions
 from ..answers.terms import Naming
-from ..data.follow_up import read_event_marks, read_survival_times
+from ..data.follow_up import (
+    find_leaving_intervals,
+    read_event_marks,
+    read_survival_times,
+)
 from ..data.frames import read_frame
 from ..data.rows import Rows
 from ..data.schema import Schema
@@ -43,7 +47,6 @@ from .hazard_rows import (
     FINE,
     SHARE,
     expand_to_interval_rows,
-    find_leaving_intervals,
     person_weight,
 )
 from .notices import Note

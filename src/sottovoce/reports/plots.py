@@ -7,8 +7,11 @@ one-sided interval are.  matplotlib is an extra, so it is imported only where a 
 
 from __future__ import annotations
 
+import io
 import math
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +34,9 @@ from .coefficients import (
 
 MOST = 40
 """Coefficients in a plot; of more, the largest."""
+PICTURES = (".svg", ".pdf", ".png")
+"""Endings of files of pictures."""
+_INSTALL = "run: pip install 'sottovoce[plot]'"
 _LONGEST = 36
 """Most characters of a name."""
 _LINE, _MARGIN, _WIDTH = 0.3, 1.1, 7.5
@@ -76,9 +82,7 @@ def make_or_reuse_axes(ax: Any, rows: int) -> Any:
     try:
         from matplotlib import pyplot
     except ImportError:
-        raise InvalidInput(
-            "plot", None, "needs matplotlib", "run: pip install 'sottovoce[plot]'"
-        ) from None
+        raise InvalidInput("plot", None, "needs matplotlib", _INSTALL) from None
     height = _MARGIN + _LINE * max(rows, 3)
     _, made = pyplot.subplots(figsize=(_WIDTH, height), layout="constrained")
     return made
@@ -351,4 +355,153 @@ def survival_plot(
     return ax
 
 
-__all__ = ["coefficient_plot", "forest_plot", "make_or_reuse_axes", "survival_plot"]
+class _Curve(NamedTuple):
+    """A Kaplan-Meier curve up to where it is told.
+
+    Parameters
+    ----------
+    name : str
+    time, survival, low, high : array (m + 1,)
+    at_risk : dict
+        Numbers at risk by time.
+    """
+
+    name: str
+    time: Array
+    survival: Array
+    low: Array
+    high: Array
+    at_risk: dict[float, float]
+
+
+def kaplan_meier_plot(
+    lines: Sequence[Mapping[str, Any]], groups: Sequence[str], said: str = "", ax: Any = None
+) -> Any:
+    """Draw Kaplan-Meier curves as steps with their bands, and numbers at risk below them.
+
+    Parameters
+    ----------
+    lines : sequence of mapping
+        The lines of :attr:`sottovoce.answers.survival_curves.SurvivalCurves.curves`.
+    groups : sequence of str
+        Names of the curves, in order.
+    said : str
+        The privacy statement, below a new figure.
+    ax : matplotlib Axes, optional
+        Where to draw, without numbers at risk; None for a new figure with them.
+
+    Returns
+    -------
+    matplotlib Axes
+        Of the curves.
+
+    Raises
+    ------
+    InvalidInput
+        If matplotlib is not installed.
+    """
+    curves = [_curve_of_group(lines, group) for group in groups]
+    below = None
+    if ax is None:
+        # Curves need the height of ten rows, and each group has one below them.
+        whole = make_or_reuse_axes(None, 11 + len(curves))
+        figure = whole.figure
+        whole.remove()
+        ratios = [10.0, 0.9 * len(curves) + 0.4]
+        ax, below = figure.subplots(2, 1, sharex=True, height_ratios=ratios)
+        figure.supxlabel("\n".join(textwrap.wrap(said, 100)), fontsize="x-small", color=_SOFT)
+    for k, curve in enumerate(curves):
+        colour = _COLOURS[k % len(_COLOURS)]
+        label = _plain_short_name(curve.name)
+        ax.step(curve.time, curve.survival, where="post", color=colour, label=label, linewidth=2.0)
+        band = {"step": "post", "color": colour, "alpha": 0.16, "linewidth": 0}
+        ax.fill_between(curve.time, curve.low, curve.high, **band)
+    ax.set_ylim(0.0, 1.03)
+    ax.set_xlim(left=0.0)
+    ax.set_ylabel("probability of no event, 95% bands")
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    ax.grid(color="#e3e7eb", linewidth=0.8)
+    ax.set_axisbelow(True)
+    if len(curves) > 1:
+        ax.legend(frameon=False, fontsize="small")
+    if below is None:
+        ax.set_xlabel("time")
+    else:
+        _draw_numbers_at_risk(below, curves, ax.get_xlim()[1])
+    return ax
+
+
+def _curve_of_group(lines: Sequence[Mapping[str, Any]], group: str) -> _Curve:
+    """Return the curve of a group, without the lines where it is hidden."""
+    own = [one for one in lines if one["group"] == group]
+    told = [one for one in own if one["survival"] is not None]
+    keys = ("time", "survival", "low", "high")
+    time, survival, low, high = (np.array([one[key] for one in told]) for key in keys)
+    at_risk = {one["time"]: one["at_risk"] for one in own if one["at_risk"] is not None}
+    return _Curve(group, time, survival, low, high, at_risk)
+
+
+def _draw_numbers_at_risk(ax: Any, curves: Sequence[_Curve], end: float) -> None:
+    """Write noisy numbers at risk, a row for each curve, at up to seven times of the grid."""
+    times = sorted({time for curve in curves for time in curve.at_risk})
+    places = np.unique(np.searchsorted(times, np.linspace(0.0, end, 7), side="right") - 1)
+    shown = [times[k] for k in places if k >= 0] if times else []
+    for k, curve in enumerate(curves):
+        for time in shown:
+            if time in curve.at_risk:
+                text = f"{curve.at_risk[time]:,.0f}"
+                colour = _COLOURS[k % len(_COLOURS)]
+                ax.text(time, -k, text, ha="center", va="center", color=colour, fontsize="small")
+    ax.set_ylim(0.6 - len(curves), 0.6)
+    ax.set_yticks([-float(k) for k in range(len(curves))])
+    ax.set_yticklabels([_plain_short_name(curve.name) for curve in curves], fontsize="small")
+    # Numbers at time 0 stand on the axis, so names are moved away from it.
+    ax.tick_params(axis="y", length=0, pad=24)
+    ax.set_xticks(shown, [f"{time:.4g}" for time in shown])
+    ax.set_xlabel("time")
+    noisy = any(many % 1.0 for curve in curves for many in curve.at_risk.values())
+    title = "number at risk (noisy)" if noisy else "number at risk"
+    ax.set_title(title, loc="left", fontsize="small")
+    ax.grid(visible=False)
+    for side in ("top", "right", "left", "bottom"):
+        ax.spines[side].set_visible(False)
+
+
+def check_picture_format(ending: str) -> None:
+    """Refuse the ending of a file in which no picture can be drawn, or a missing matplotlib.
+
+    Raises
+    ------
+    InvalidInput
+        Before anything is spent.
+    """
+    if ending.casefold() not in PICTURES:
+        rule = "must end with " + ", ".join(PICTURES)
+        raise InvalidInput("plot", ending, rule, "use plot.svg")
+    if find_spec("matplotlib") is None:
+        raise InvalidInput("plot", None, "needs matplotlib", _INSTALL)
+
+
+def picture_of_axes(ax: Any, ending: str) -> bytes:
+    """Return the figure of these axes as a file with this ending, and close it."""
+    from matplotlib import pyplot, rc_context
+
+    sink, kind = io.BytesIO(), ending.casefold().removeprefix(".")
+    # Without the date, and with one salt for names, the same picture is the same bytes.
+    metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
+    with rc_context({"svg.hashsalt": "sottovoce"}):
+        ax.figure.savefig(sink, format=kind, metadata=metadata)
+    pyplot.close(ax.figure)
+    return sink.getvalue()
+
+
+__all__ = [
+    "check_picture_format",
+    "coefficient_plot",
+    "forest_plot",
+    "kaplan_meier_plot",
+    "make_or_reuse_axes",
+    "picture_of_axes",
+    "survival_plot",
+]
