@@ -21,7 +21,6 @@ from ..deploy.members import ANSWER, Member
 from ..deploy.names import check_site_name
 from ..deploy.relay import grpc_target
 from ..errors import InvalidInput, escape_unprintable
-from ..util import files
 from .options import FILE, FOLDER, check_parent_folder, decorate_with_options, make_option
 
 INVITE = "invite"
@@ -372,12 +371,3 @@ def print_next_steps(folder: Path, answer: Answer) -> None:
         "2. telephone the operator, by a number that you know, and read out this code: "
         f"{answer.comparison_code}"
     )
-
-
-def write_agreed_digest(settings: Path, digest: str) -> None:
-    """Write the plan's digest into ``site.toml``."""
-    old_lines = settings.read_text("utf-8").splitlines()
-    lines = [line for line in old_lines if not line.startswith("agreed =")]
-    # A key of the file itself must stand above its first table.
-    lines.insert(lines.index("[data]"), f'agreed = "{digest}"')
-    files.write_atomically("settings", settings, "\n".join(lines) + "\n")

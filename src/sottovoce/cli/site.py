@@ -12,35 +12,32 @@ from typing import Any
 
 import click
 
-from ..data.file_formats import header_notes
 from ..data.schema import Schema
 from ..deploy import certificates
+from ..deploy.agreement import (
+    begun_run,
+    fetch_proposal,
+    install_agreed_proposal,
+)
 from ..deploy.answering import results_document
-from ..deploy.files import write_new_file
 from ..deploy.invitation import Answer, Invitation
-from ..deploy.invitation import plan_comparison_code as code_of_plan
 from ..deploy.joining import LifetimeBudget, TableSource, make_site_folder
 from ..deploy.lock import exclusive_lock
 from ..deploy.members import ANSWER
 from ..deploy.names import check_site_name
-from ..deploy.relay import RelayTransport, request_certificate_and_plan
-from ..deploy.report import describe_plan, describe_sums
-from ..deploy.requests import request_and_reply_sizes
+from ..deploy.relay import RelayTransport
 from ..deploy.session import Finished, check_complete_end
 from ..deploy.settings import SiteSettings
 from ..deploy.sums.masks import give_up_run, masking_keys_beside
-from ..deploy.waits import Waits
-from ..errors import EXIT_CODES, InvalidInput, LedgerError, SottovoceError, escape_unprintable
+from ..errors import EXIT_CODES, InvalidInput, LedgerError, SottovoceError
 from ..ledger.durable import DurableLedger
 from ..privacy.statement import Statement, ceil_text
-from ..util import files
+from .agree import BY, agree, ask_for_consent, candidate, name_of_person, tell_site
 from .join import (
     INVITE,
-    check_spoken_code,
     make_invited_site,
     print_ledger_notes,
     print_next_steps,
-    write_agreed_digest,
 )
 from .options import (
     FILE,
@@ -54,6 +51,8 @@ from .options import (
 from .render import make_privacy_panel
 from .replace import accept, replace
 from .screen import Console, escape_markup, print_json, show_progress_bar
+from .site_check import check_site_settings, erase_old_keys
+from .staying import Staying
 
 _NEW_KEYS = make_option(
     "--new-keys",
@@ -71,6 +70,7 @@ def site() -> None:
       sottovoce site init here --name north --hub hub.example.org:8443 \\
           --data rows.csv --schema s.toml --epsilon 3 --delta 1e-5
       sottovoce site check here/site.toml     validate everything, send nothing
+      sottovoce site agree here               agree to the plan that the hub proposes
       sottovoce site run here/site.toml       take part until the run ends
       sottovoce site end here/site.toml       give up this site's part in the run
       sottovoce site renew here/site.toml     before the certificate ends
@@ -191,6 +191,7 @@ def init(
             "The plan's code, if you have heard it already: --wait does not ask then.",
             metavar="CODE",
         ),
+        BY,
     ]
 )
 def join(
@@ -203,6 +204,7 @@ def join(
     folder: Path | None,
     wait: bool,
     plan_code: str | None,
+    by: str | None,
 ) -> None:
     """Answer the invitation in FILE: make this site's folder, and NAME.joined in it for the hub.
 
@@ -229,54 +231,30 @@ def join(
     else:
         make_invited_site(invited, folder, data, schema, epsilon, delta, accountant)
     if wait:
-        _wait_and_take_part(invited, folder, plan_code)
+        _wait_and_take_part(folder, plan_code, by)
     else:
         click.echo(f"then: sottovoce site join {invitation} --wait")
 
 
-def _wait_and_take_part(invited: Invitation, folder: Path, typed_code: str | None) -> None:
+def _wait_and_take_part(folder: Path, typed_code: str | None, by: str | None) -> None:
     """Get certificate and plan from the hub, ask for consent to the plan, and take part."""
-    settings, name = folder / "site.toml", invited.name
+    settings = folder / "site.toml"
     found = SiteSettings.read(settings)
-    run_is_over = found.plan.exists() and found.read_final_results() is not None
-    has_files = found.credentials.certificate.exists() and found.plan.exists()
-    if run_is_over or not has_files:
-        _fetch_certificate_and_plan(invited, found, run_is_over)
-    # Read again, because the plan may be that of the next run now.
-    found = SiteSettings.read(settings)
-    agreed = found.agreed_plan
-    if found.digest != agreed.digest:
-        check_site_settings(settings, asks=False)
-        # Masks hide a share only among the sites whose keys are in the plan, so in a run of sums
-        # the hub's operator is not the one to vouch for the plan.
-        if agreed.uses_secure_sums:
-            who = "another site"
-        else:
-            who = "the hub's operator, or another site,"
-        question = (
-            f"{name}: to take part in this run, type the plan's code as {who} reads it to you"
-        )
-        check_spoken_code(question, code_of_plan(agreed.digest), typed_code, "of this plan")
-        write_agreed_digest(settings, agreed.digest)
+    run = begun_run(found)
+    if run is None:
+        fetch_proposal(found, tell_site(found))
+        shown = candidate(found)
+        assert shown is not None
+        with DurableLedger.open(found.ledger) as ledger:
+            agreed = shown.is_agreed(ledger)
+        if not agreed and not ask_for_consent(found, typed_code, name_of_person(by)):
+            click.echo(
+                "a second person must agree, too: `sottovoce site agree` with another --by; then "
+                "repeat this command"
+            )
+            return
+        install_agreed_proposal(found)
     run_site_to_end(settings)
-
-
-def _fetch_certificate_and_plan(
-    invited: Invitation, found: SiteSettings, run_is_over: bool
-) -> None:
-    """Ask the hub, by the invitation's own certificate, for the site's certificate and the plan."""
-    name = invited.name
-    own = invited.authority.encode(), invited.certificate.encode(), invited.key.encode()
-    certificate, plan = request_certificate_and_plan(
-        found.hub, own, lambda line: click.echo(f"{name}: {line}", err=True)
-    )
-    certificates.check_tls_files(name, own[0], certificate, found.credentials.key.read_bytes())
-    for path, content in ((found.credentials.certificate, certificate), (found.plan, plan)):
-        if not path.exists():
-            write_new_file(path, content)
-        elif run_is_over and path == found.plan and path.read_bytes() != content:
-            # The plan of the hub's next run; a certificate that is in use is never replaced here.
-            files.write_atomically("plan", path, content)
 
 
 @site.command()
@@ -310,183 +288,8 @@ def check(settings: Path, new_keys: bool, as_json: bool) -> None:
     is left of earlier runs; it says what the run will take of the budget, and by which line of
     SETTINGS this site agrees to the plan.
     """
-    check_site_settings(settings, new_keys, as_json)
-
-
-def check_site_settings(
-    settings: Path, new_keys: bool = False, as_json: bool = False, asks: bool = True
-) -> None:
-    """Check everything that a site's settings name, and print it; nothing is sent.
-
-    Parameters
-    ----------
-    settings : Path
-        The site's ``site.toml``.
-    new_keys : bool
-        Accept sites whose keys are others than before.
-    as_json : bool
-        Print JSON.
-    asks : bool
-        Say how to agree to the plan.  False if somebody is about to be asked whether to take part.
-    """
     found = SiteSettings.read(settings)
-    report, accountant = _check_and_report(found, new_keys)
-    if as_json:
-        print_json(report)
-        found.check_plan_is_agreed()
-        return
-    console = Console()
-    _print_plan_and_price(found, report, accountant, console)
-    _print_plan_terms(found, report, asks, console)
-    if asks:
-        found.check_plan_is_agreed()
-    if asks and not report["agreed"]:
-        console.print(
-            "once all sites have the same plan, add this line above "
-            rf"\[data] in {escape_markup(settings.name)}:"
-        )
-        console.print(escape_markup(found.agreed_line), soft_wrap=True, highlight=False)
-    console.print(
-        f"certificate until {report['certificate_ends']}; everything fits; nothing was sent",
-        highlight=False,
-    )
-
-
-def _check_and_report(found: SiteSettings, new_keys: bool) -> tuple[dict[str, Any], str]:
-    """Check all that the settings name, and describe it as plain data.
-
-    The second value is the ledger's accountant, which the printed text needs and the report lacks.
-    """
-    erased = _erase_old_keys(found)
-    with DurableLedger.open(found.ledger) as ledger:
-        remembered = found.check_records(ledger, new_keys=new_keys)
-        session = found.session(ledger)
-        session.check_before_run()
-        # A folder of mapped rows has no header line.
-        if not found.data.is_dir():
-            for note in header_notes(found.data):
-                click.echo(f"Note: {escape_unprintable(found.data.name)}: {note}", err=True)
-        plan = session.plan
-        shown = ledger.show()
-        known = plan.run in ledger.runs
-        # A run that the ledger has begun is in what is spent or held already.
-        takes_now = 0.0
-        if not known:
-            takes_now = float(
-                ledger.account.epsilon_added_by_run(plan.planned_privacy.events(found.name)).max()
-            )
-    found.check_connection()
-    authority = certificates.public_key_fingerprint(found.credentials.read()[0])
-    table = plan.exchange_table
-    planned = plan.planned_privacy.statement
-    asks = None
-    if plan.asks is not None:
-        asks = plan.asks.to_dict()
-    report: dict[str, Any] = {
-        "site": found.name,
-        "run": plan.run,
-        "plan": plan.digest,
-        "hub": found.hub,
-        "rows": int(session.rows.n[0, 0]),
-        "features": table.last_model.width,
-        "method": plan.config.method,
-        "rounds": table.attempts,
-        "asks": asks,
-        "neighbours": list(table.neighbour_names(found.name)),
-        "sites": list(plan.names),
-        "demonstration": plan.demonstration,
-        "spent": shown["spent"][0],
-        "budget": shown["epsilon"][0],
-        "certificate_ends": certificates.last_usable_time(
-            found.credentials.authority, found.credentials.certificate
-        ).isoformat(),
-        "authority": authority,
-        "known": known,
-        "takes": takes_now,
-        "privacy": planned.to_dict(),
-        "participants": plan.facts.participants,
-        "colluders": plan.facts.colluders,
-        "sent": 0,
-        "message_bytes": request_and_reply_sizes(plan)[0],
-        "inbox_bytes": request_and_reply_sizes(plan)[1],
-        "agreed": found.digest == plan.digest,
-        "new_sites": remembered.unknown_sites(plan, found.name),
-        "erased": sorted(erased),
-        "waits": vars(plan.waits),
-    }
-    return report, shown["accountant"]
-
-
-def _print_plan_and_price(
-    found: SiteSettings, report: dict[str, Any], accountant: str, console: Console
-) -> None:
-    """Print what the run asks of a site, what it promises, and what it takes of the ledger."""
-    plan = found.agreed_plan
-    planned = plan.planned_privacy.statement
-    if plan.uses_secure_sums:
-        partners = f"sums {describe_sums(plan)}"
-    else:
-        partners = f"neighbours {escape_markup(', '.join(report['neighbours']))}"
-    console.print(
-        f"[bold]{escape_markup(found.name)}[/] in run [bold]{escape_markup(plan.run)}[/]: "
-        f"{report['rows']:,} "
-        f"{planned.counted}, {report['features']} features, {describe_plan(plan)}, {partners}"
-    )
-    console.print(make_privacy_panel(planned.words, "Privacy of the whole run"))
-    spent, budget = (
-        _format_ledger_epsilon(report["spent"]),
-        _format_ledger_epsilon(report["budget"]),
-    )
-    price = "this run is included"
-    if not report["known"]:
-        price = f"this run will take {ceil_text(report['takes'])} of it"
-    # Only pure epsilons add up; the other accountants compose all runs of a ledger together.
-    if accountant != "pure":
-        price += " (not the plan's epsilon: a ledger counts all its runs together)"
-    console.print(f"ledger: {spent} spent of {budget}; {price}")
-
-
-def _format_ledger_epsilon(value: float | str) -> str:
-    """Format an epsilon of :meth:`DurableLedger.show`, which gives infinity as a text."""
-    if isinstance(value, str):
-        return value
-    return ceil_text(value)
-
-
-def _print_plan_terms(
-    found: SiteSettings, report: dict[str, Any], asks: bool, console: Console
-) -> None:
-    """Print held-out rows, sizes of messages, waits, and what to compare with other sites."""
-    plan = found.agreed_plan
-    planned = plan.planned_privacy.statement
-    if plan.asks is not None and plan.asks.evaluation is not None:
-        console.print(
-            f"{plan.asks.held(report['rows']):,} {planned.counted} are held out by their "
-            "positions: the order "
-            "of the table must not depend on what is in it",
-            highlight=False,
-        )
-    console.print(
-        f"messages of up to {report['message_bytes']:,} bytes, inboxes of up to "
-        f"{report['inbox_bytes']:,} a round: within the limits of all transports and stores",
-        highlight=False,
-    )
-    console.print(_describe_waits(plan.waits), highlight=False)
-    said = f"plan {plan.digest}"
-    # Who is about to be asked for the code must hear it from somebody else, so it is not shown.
-    if asks:
-        said = (
-            f"compare with the other sites and the hub:\nplan {plan.digest}\n"
-            f"authority {report['authority']}\n"
-            f"the plan's code, for the telephone: {code_of_plan(plan.digest)}"
-        )
-    console.print(said, soft_wrap=True, highlight=False)
-    if report["new_sites"]:
-        console.print(
-            "sites that were in no earlier run of this site: "
-            f"{escape_markup(', '.join(report['new_sites']))}",
-            highlight=False,
-        )
+    check_site_settings(candidate(found) or found, new_keys, as_json)
 
 
 @site.command()
@@ -500,17 +303,36 @@ def _print_plan_terms(
             "and no log.",
             is_flag=True,
         ),
+        make_option(
+            "--stay",
+            "Stay as a service: fetch the hub's plans, and take part in each that people agreed to "
+            "by `site agree`.",
+            is_flag=True,
+        ),
         json_flag_option("Print a JSON object a round, and one at the end."),
     ]
 )
-def run(settings: Path, new_keys: bool, times: bool, as_json: bool) -> None:
+def run(settings: Path, new_keys: bool, times: bool, stay: bool, as_json: bool) -> None:
     """Take part in a run until it ends.
 
-    After a crash, or a stop, the same command goes on; nothing is drawn or charged twice.
+    After a crash, or a stop, the same command goes on; nothing is drawn or charged twice.  With
+    --stay it waits for plans that are agreed to, one after another, and takes part in no other; it
+    ends by Ctrl-C or SIGTERM, or with an exit code that asks for a person.
 
     With --json: one JSON object a round on standard output, with what is spent of the rows'
     lifetime budget, and one at the end, with the ledger's head.
     """
+    found = SiteSettings.read(settings)
+    if stay:
+        Staying(
+            lambda: SiteSettings.read(settings),
+            lambda: run_site_to_end(settings, new_keys, times, as_json),
+            tell_site(found),
+        ).follow()
+    install_agreed_proposal(found)
+    if not found.plan.exists() and found.is_invited:
+        remedy = f"agree to one first: `sottovoce site agree {found.folder}`"
+        raise InvalidInput("plan", found.plan, "there is no agreed plan", remedy)
     run_site_to_end(settings, new_keys, times, as_json)
 
 
@@ -531,7 +353,7 @@ def run_site_to_end(
         Print JSON.
     """
     found = SiteSettings.read(settings)
-    _erase_old_keys(found)
+    erase_old_keys(found)
     found.check_connection()
     done = found.read_final_results()
     if done is None:
@@ -563,21 +385,6 @@ def run_site_to_end(
         _print_finished_run(done)
     # Everything is shown before an early end becomes an error with its exit code.
     check_complete_end(found.name, str(done["run"]), str(done["stopped"]), done.get("lost", {}))
-
-
-def _describe_waits(waits: Waits) -> str:
-    """Describe how long the rounds of a plan wait."""
-    if waits.waits_for_ever:
-        return "a round waits for all sites, however long it takes"
-    return (
-        f"a round waits {waits.deadline:g} s for its last site, and {waits.patience:g} s where it "
-        "cannot go on without it"
-    )
-
-
-def _erase_old_keys(found: SiteSettings) -> dict[str, str]:
-    """Erase keys of runs of sums that cannot go on, and print a line about each."""
-    return found.erase_old_keys(lambda line: click.echo(f"{found.name}: {line}", err=True))
 
 
 @site.command()
@@ -718,5 +525,6 @@ def _run_site_session(found: SiteSettings, as_json: bool, new_keys: bool) -> Fin
             raise
 
 
+site.add_command(agree)
 site.add_command(replace)
 site.add_command(accept)

@@ -11,6 +11,7 @@ plan with what it names (``sottovoce site run``).
     plan = "plan.json"
     ledger = "north.ledger"
     agreed = "5b0c..."           # the plan's digest, compared with the other sites; sums need it
+    four_eyes = true             # optional: two people must agree to a plan (`site agree`)
 
     [data]
     file = "rows.csv"            # a table (.csv, .parquet, ...), or a folder made by write_rows
@@ -30,7 +31,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Self
@@ -85,6 +86,7 @@ _TOP = {
     "ledger": str,
     "agreed": str,
     "patience": int | float,
+    "four_eyes": bool,
     "data": dict,
     "keys": dict,
 }
@@ -93,10 +95,17 @@ _DATA = {"file": str, "schema": str}
 """Entries of the table ``[data]``."""
 _KEYS = {"authority": str, "certificate": str, "key": str, "signing": str}
 """Entries of the table ``[keys]``."""
-_WORDS = {str: "a text in quotes", dict: "a table of entries", int | float: "a number"}
+_WORDS = {
+    str: "a text in quotes",
+    dict: "a table of entries",
+    int | float: "a number",
+    bool: "true or false",
+}
 """What an entry of a type is in TOML, for messages."""
 PATIENCE = 600.0
 """Default of ``patience``: seconds without a reply after which the hub counts as unreachable."""
+EYES = 2
+"""People who must agree to a plan where ``four_eyes = true``."""
 _MOST_PATIENCE = 10**8
 """The largest ``patience``, some three years."""
 _LONGEST = 4096
@@ -105,6 +114,7 @@ _OPTIONAL = {
     "hub",
     "agreed",
     "patience",
+    "four_eyes",
     "schema",
     "keys.authority",
     "keys.certificate",
@@ -326,6 +336,8 @@ class SiteSettings:
         Seconds without a reply after which the hub counts as unreachable.
     digest : str, optional
         Digest of the plan to which this site has agreed, the entry ``agreed``.
+    four_eyes : bool
+        Whether two people must agree to a plan.
     """
 
     folder: Path
@@ -339,6 +351,7 @@ class SiteSettings:
     schema: Path | None = None
     patience: float = PATIENCE
     digest: str | None = None
+    four_eyes: bool = False
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
@@ -390,6 +403,7 @@ class SiteSettings:
             schema,
             float(patience),
             given.get("agreed"),
+            given.get("four_eyes", False),
         )
 
     def check_connection(self) -> None:
@@ -425,25 +439,72 @@ class SiteSettings:
                 )
         return plan
 
-    def check_plan_is_agreed(self) -> None:
-        """Check that the entry ``agreed`` is the digest of this plan.
+    def check_plan_is_agreed(self, ledger: DurableLedger) -> None:
+        """Check that the people of this site agreed to this plan.
 
-        It may be absent, except for a plan of secure sums.  Raises :class:`InvalidInput`.
+        They did if the ledger has their consent (``sottovoce site agree``), two people's with
+        `four_eyes`; or if the entry ``agreed`` is the plan's digest.  The entry may be absent for a
+        plan that somebody put into the folder, except for a plan of secure sums.  Raises
+        :class:`InvalidInput`.
         """
-        digest = self.agreed_plan.digest
-        if self.digest == digest or (self.digest is None and not self.agreed_plan.uses_secure_sums):
+        if self.is_agreed(ledger):
+            return
+        plan = self.agreed_plan
+        if self.four_eyes:
+            rule = _lack_of_people(people_who_agreed(ledger, plan.digest))
+            raise InvalidInput("four_eyes", True, rule, _how_to_agree(self))
+        if self.digest is None and not (plan.uses_secure_sums or self.is_invited):
             return
         rule = f"is not the digest of {self.plan.name}"
         if self.digest is None:
-            rule = (
-                "is missing, but masks protect a site only if all sites use the keys of the "
-                "same plan"
-            )
+            rule = "is missing, and nobody has agreed to this plan"
+            if plan.uses_secure_sums:
+                rule = (
+                    "is missing, but masks protect a site only if all sites use the keys of the "
+                    "same plan"
+                )
         remedy = (
             "compare the digest with the other sites by telephone; if all are equal, "
-            f"write {self.agreed_line}"
+            f"{_how_to_agree(self)}, or write {self.agreed_line}"
         )
         raise InvalidInput("agreed", self.digest, rule, f"{remedy} above [data] in site.toml")
+
+    def is_agreed(self, ledger: DurableLedger) -> bool:
+        """Return True if enough people agreed to this plan, or the entry ``agreed`` is its digest.
+
+        The entry is one person's: where two must agree, it does not count.
+        """
+        digest = self.agreed_plan.digest
+        if not self.four_eyes and self.digest == digest:
+            return True
+        return len(people_who_agreed(ledger, digest)) >= self.people_needed
+
+    @property
+    def people_needed(self) -> int:
+        """How many people must agree to a plan."""
+        if self.four_eyes:
+            return EYES
+        return 1
+
+    @property
+    def invitation(self) -> Path:
+        """File of the invitation by which the site joined; absent after ``site init``."""
+        return self.result_file("invite")
+
+    @property
+    def is_invited(self) -> bool:
+        """True if the site joined by an invitation, so that its plans come from the hub."""
+        return self.invitation.exists()
+
+    @property
+    def proposed(self) -> Path:
+        """File of a plan that the hub proposes, to which nobody has agreed yet."""
+        return self.plan.with_name(f"{self.plan.stem}.proposed.json")
+
+    @property
+    def of_proposal(self) -> Self:
+        """The same settings with the proposed plan in the place of the plan."""
+        return replace(self, plan=self.proposed)
 
     @property
     def agreed_line(self) -> str:
@@ -515,7 +576,7 @@ class SiteSettings:
         run_in_the_way(self.folder / self.name, self.agreed_plan)
         with DurableLedger.open(self.ledger) as ledger:
             known = self.check_records(ledger, new_keys=new_keys)
-            self.check_plan_is_agreed()
+            self.check_plan_is_agreed(ledger)
             observers = [] if watch is None else [_budget_observer(watch, ledger)]
             session = self.session(ledger, observers)
             ended = session.run(transport)
@@ -588,7 +649,11 @@ class SiteSettings:
 
         A run that ended early counts as finished, too, once its summary is written.
         """
-        found = read_finished_results(self.folder / self.name, self.agreed_plan)
+        return self.read_results_of(self.agreed_plan)
+
+    def read_results_of(self, plan: Plan) -> dict[str, Any] | None:
+        """Return the summary of a plan's run if this site has finished it; else None."""
+        found = read_finished_results(self.folder / self.name, plan)
         if found is None or found.get("stopped") in (FINISHED, BUDGET):
             return found
         # Summaries of version 0.1 lack this entry, and state too little of runs that ended early.
@@ -599,6 +664,23 @@ class SiteSettings:
     def result_file(self, kind: str) -> Path:
         """Return the path of a file of results by its ending, such as ``html``."""
         return self.folder / f"{self.name}.{kind}"
+
+
+def people_who_agreed(ledger: DurableLedger, digest: str) -> list[str]:
+    """Return the names of the people whose consent to a plan the ledger has, by its digest."""
+    return [one.by for one in ledger.consents if one.plan == digest]
+
+
+def _lack_of_people(people: Sequence[str]) -> str:
+    """Say who is missing where two people must agree to a plan."""
+    if not people:
+        return "asks for the consent of two people, and nobody has agreed to this plan"
+    return f"asks for the consent of two people, and {people[0]} alone has agreed to this plan"
+
+
+def _how_to_agree(found: SiteSettings) -> str:
+    """Return the command by which somebody agrees to a plan."""
+    return f"use `sottovoce site agree {found.folder.name}`"
 
 
 def _budget_observer(watch: Watch, ledger: DurableLedger) -> Observer:
@@ -624,7 +706,8 @@ def _check_entries(prefix: str, given: dict[str, Any], known: dict[str, Any]) ->
                 prefix + key, None, f"must be one of {', '.join(known)}", "remove or correct it"
             )
         # To Python True is an int, and would pass for a number of seconds.
-        if not isinstance(value, known[key]) or isinstance(value, bool):
+        is_flag = isinstance(value, bool)
+        if not isinstance(value, known[key]) or is_flag != (known[key] is bool):
             rule = f"must be {_WORDS[known[key]]}"
             raise InvalidInput(prefix + key, None, rule, "write it as `sottovoce site init` does")
     for key in known:
