@@ -27,7 +27,7 @@ from ..deploy.members import ANSWER
 from ..deploy.names import check_site_name
 from ..deploy.relay import RelayTransport
 from ..deploy.session import Finished, check_complete_end
-from ..deploy.settings import SiteSettings
+from ..deploy.settings import SiteRules, SiteSettings
 from ..deploy.sums.masks import give_up_run, masking_keys_beside
 from ..errors import EXIT_CODES, InvalidInput, LedgerError, SottovoceError
 from ..ledger.durable import DurableLedger
@@ -35,6 +35,7 @@ from ..privacy.statement import Statement, ceil_text
 from .agree import BY, agree, ask_for_consent, candidate, name_of_person, tell_site
 from .join import (
     INVITE,
+    Joining,
     make_invited_site,
     print_ledger_notes,
     print_next_steps,
@@ -59,6 +60,20 @@ _NEW_KEYS = make_option(
     "Known sites may have new signing keys, which they told you themselves.",
     is_flag=True,
 )
+
+
+_RULES = (
+    make_option(
+        "--four-eyes", "Two people must agree to each plan, by `site agree`.", is_flag=True
+    ),
+    make_option(
+        "--ceiling",
+        "Epsilon that all runs together may reach, below the budget; a line of site.toml, which "
+        "can be changed.",
+        type=float,
+    ),
+)
+"""What a new site asks of every plan."""
 
 
 @click.group(epilog=EXIT_CODES)
@@ -109,6 +124,7 @@ def site() -> None:
             "Of the budget, for life.  [default: pure without a delta, else rdp]",
             type=LIFELONG,
         ),
+        *_RULES,
     ]
 )
 def init(
@@ -120,6 +136,8 @@ def init(
     epsilon: float,
     delta: float | None,
     accountant: str | None,
+    four_eyes: bool,
+    ceiling: float | None,
 ) -> None:
     """Make a site's FOLDER: keys, the ledger, site.toml.
 
@@ -137,6 +155,7 @@ def init(
         hub,
         TableSource(data, encoding, schema.resolve()),
         LifetimeBudget(epsilon, delta, accountant),
+        rules=SiteRules(four_eyes, ceiling),
     )
     click.echo(
         f"made {folder}\n"
@@ -167,12 +186,13 @@ def init(
         ),
         make_option(
             "--epsilon",
-            "Lifetime budget of these rows, for good.  [default: as the invitation proposes]",
+            "Lifetime budget of these rows, for good.  [default: asks whether the invitation's is "
+            "yours]",
             type=float,
         ),
         make_option(
             "--delta",
-            "Delta of that budget; 0 for pure epsilon.  [default: as the invitation proposes]",
+            "Delta of that budget; 0 for pure epsilon.  [default: as --epsilon]",
             type=float,
         ),
         make_option(
@@ -181,6 +201,13 @@ def init(
             type=LIFELONG,
         ),
         make_option("--folder", "The site's folder.  [default: its name]", type=FOLDER),
+        make_option(
+            "--ledger",
+            "The ledger that these rows have, in the site's folder of another hub: both hubs share "
+            "its budget.",
+            type=FILE,
+        ),
+        *_RULES,
         make_option(
             "--wait",
             "Wait for the hub, show the plan, ask for your consent, and take part to the end.",
@@ -202,6 +229,9 @@ def join(
     delta: float | None,
     accountant: str | None,
     folder: Path | None,
+    ledger: Path | None,
+    four_eyes: bool,
+    ceiling: float | None,
     wait: bool,
     plan_code: str | None,
     by: str | None,
@@ -229,7 +259,9 @@ def join(
         click.echo(f"{folder} is there already: going on")
         print_next_steps(folder, Answer.read(folder / f"{name}.{ANSWER}"))
     else:
-        make_invited_site(invited, folder, data, schema, epsilon, delta, accountant)
+        rules = SiteRules(four_eyes, ceiling)
+        typed = Joining(data, schema, epsilon, delta, accountant, ledger, rules)
+        make_invited_site(invited, folder, typed)
     if wait:
         _wait_and_take_part(folder, plan_code, by)
     else:

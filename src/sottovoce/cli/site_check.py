@@ -72,7 +72,7 @@ def _check_and_report(found: SiteSettings, new_keys: bool) -> tuple[dict[str, An
     The second value is the ledger's accountant, which the printed text needs and the report lacks.
     """
     erased = erase_old_keys(found)
-    with DurableLedger.open(found.ledger) as ledger:
+    with found.open_ledger() as ledger:
         remembered = found.check_records(ledger, new_keys=new_keys)
         session = found.session(ledger)
         session.check_before_run()

@@ -10,6 +10,7 @@ from pathlib import Path
 from ..data.schema import Schema
 from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger
+from ..ledger.identity import is_ledger_of_rows
 from ..ledger.life import describe_example_run
 from . import certificates
 from .crypto import need_cryptography
@@ -19,7 +20,7 @@ from .members import Member
 from .names import check_site_name
 from .plan import Plan
 from .relay import grpc_target
-from .settings import check_no_other_ledger, digests_of_rows, load_rows, write_settings
+from .settings import SiteRules, check_no_other_ledger, digests_of_rows, load_rows, write_settings
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,15 @@ class Made:
         :func:`sottovoce.ledger.life.describe_example_run`.
     unknown : list of str
         For each ledger nearby that could not be compared with the rows, the reason.
+    warnings : list of str
+        What is unusual about the lifetime budget.
     """
 
     member: Member
     request: str
     share: str | None
     unknown: list[str]
+    warnings: list[str]
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,10 @@ class TableSource:
     data: Path
     schema: Schema
     schema_file: Path
+
+
+LARGE_EPSILON = 10.0
+"""A lifetime epsilon above which a site is warned."""
 
 
 @dataclass(frozen=True)
@@ -90,15 +98,43 @@ class LifetimeBudget:
             return "pure"
         return "rdp"
 
+    def warnings(self, rows: int) -> list[str]:
+        """Return what is unusual about this budget for so many rows."""
+        found = []
+        if self.epsilon > LARGE_EPSILON:
+            found.append(
+                f"a lifetime epsilon of {self.epsilon:g} is above {LARGE_EPSILON:g}: it promises "
+                "little about any row"
+            )
+        if self.delta is not None and self.delta * rows >= 1.0:
+            found.append(
+                f"a delta of {self.delta:g} is at least one over the number of rows: it would "
+                "allow to publish a row as it is"
+            )
+        return found
+
+
+@dataclass(frozen=True)
+class SharedLedger:
+    """The ledger of a site's rows that another folder of this site has, for a second hub.
+
+    Parameters
+    ----------
+    path : Path
+    """
+
+    path: Path
+
 
 def make_site_folder(
     folder: Path,
     name: str,
     hub: str,
     table: TableSource,
-    budget: LifetimeBudget,
+    budget: LifetimeBudget | SharedLedger,
     more: Callable[[Member, str], dict[str, str]] = lambda *_: {},
     spent: Sequence[Plan] = (),
+    rules: SiteRules | None = None,
 ) -> Made:
     """Make a site's folder: all of its files, or none.
 
@@ -109,14 +145,16 @@ def make_site_folder(
         Name of the site, and the hub's address, ``HOST:PORT``.
     table : TableSource
         The site's rows.
-    budget : LifetimeBudget
-        Lifetime budget of the new ledger.
+    budget : LifetimeBudget or SharedLedger
+        Lifetime budget of the new ledger; or the ledger that these rows have.
     more : callable ``(member, request)``, optional
         Returns the content of further files by name, from the public facts and the certificate
         signing request in PEM.
     spent : sequence of Plan
         If a lost ledger is replaced: plans of all earlier runs.  The new ledger charges everything
         that they planned for the site.
+    rules : SiteRules, optional
+        What the site asks of every plan.
 
     Returns
     -------
@@ -134,9 +172,13 @@ def make_site_folder(
         raise InvalidInput("folder", str(folder), "already holds a site", "use another folder")
     rows = load_rows(table.data, table.schema)
     ours = digests_of_rows(table.data, table.schema, rows)
-    unknown = check_no_other_ledger(table.data, folder, *ours)
+    shared = None
+    if isinstance(budget, SharedLedger):
+        shared = _check_shared_ledger(budget.path, table.data, *ours)
+    unknown = check_no_other_ledger(table.data, folder, *ours, known=shared)
     with all_files_or_none(folder) as made:
-        _make_ledger(folder / f"{name}.ledger", budget, ours[0], made, name, spent)
+        if isinstance(budget, LifetimeBudget):
+            _make_ledger(folder / f"{name}.ledger", budget, ours[0], made, name, spent)
         key = _make_keys(folder, name, made)
         member = Member(name, int(rows.n[0, 0]), key.public)
         request = (folder / f"{name}.csr").read_text()
@@ -144,9 +186,29 @@ def make_site_folder(
         for file, text in (public | more(member, request)).items():
             write_new_file(folder / file, text)
             made(folder / file)
-        write_settings(folder, name, hub, table.data.resolve(), table.schema_file)
-    share = describe_example_run(budget.rule, budget.epsilon, budget.delta or 0.0)
-    return Made(member, request, share, unknown)
+        write_settings(
+            folder,
+            name,
+            hub,
+            table.data.resolve(),
+            table.schema_file,
+            rules=rules,
+            ledger=shared,
+        )
+    share, warnings = None, list[str]()
+    if isinstance(budget, LifetimeBudget):
+        share = describe_example_run(budget.rule, budget.epsilon, budget.delta or 0.0)
+        warnings = budget.warnings(member.rows)
+    return Made(member, request, share, unknown, warnings)
+
+
+def _check_shared_ledger(path: Path, data: Path, *digests: bytes) -> Path:
+    """Return the resolved path of a ledger, which must be of these rows."""
+    if not is_ledger_of_rows(path, *digests):
+        raise InvalidInput(
+            "ledger", path, f"is not the ledger of {data}", "give the one that these rows have"
+        )
+    return path.resolve()
 
 
 def _make_ledger(

@@ -12,6 +12,7 @@ plan with what it names (``sottovoce site run``).
     ledger = "north.ledger"
     agreed = "5b0c..."           # the plan's digest, compared with the other sites; sums need it
     four_eyes = true             # optional: two people must agree to a plan (`site agree`)
+    ceiling = 2.0                # optional: epsilon that all runs may reach, below the budget
 
     [data]
     file = "rows.csv"            # a table (.csv, .parquet, ...), or a folder made by write_rows
@@ -87,6 +88,7 @@ _TOP = {
     "agreed": str,
     "patience": int | float,
     "four_eyes": bool,
+    "ceiling": int | float,
     "data": dict,
     "keys": dict,
 }
@@ -115,6 +117,7 @@ _OPTIONAL = {
     "agreed",
     "patience",
     "four_eyes",
+    "ceiling",
     "schema",
     "keys.authority",
     "keys.certificate",
@@ -127,7 +130,7 @@ name = {name}
 hub = {hub}
 plan = "plan.json"
 ledger = {ledger}
-{agreed}
+{agreed}{rules}
 [data]
 file = {data}
 {schema}
@@ -139,6 +142,32 @@ signing = {signing}
 """
 
 
+@dataclass(frozen=True)
+class SiteRules:
+    """What a new site asks of every plan.
+
+    Parameters
+    ----------
+    four_eyes : bool
+        Two people must agree.
+    ceiling : float, optional
+        Epsilon that all runs together may reach, below the ledger's budget.
+    """
+
+    four_eyes: bool = False
+    ceiling: float | None = None
+
+    @property
+    def lines(self) -> str:
+        """The entries of ``site.toml``."""
+        found = ""
+        if self.four_eyes:
+            found += "four_eyes = true\n"
+        if self.ceiling is not None:
+            found += f"ceiling = {_checked_ceiling(self.ceiling)!r}\n"
+        return found
+
+
 def write_settings(
     folder: Path,
     name: str,
@@ -146,6 +175,8 @@ def write_settings(
     data: Path,
     schema: Path | None = None,
     agreed: str | None = None,
+    rules: SiteRules | None = None,
+    ledger: Path | None = None,
 ) -> Path:
     """Write a site's ``site.toml``, a new file in its folder.
 
@@ -163,6 +194,10 @@ def write_settings(
         File of a schema that must agree with the plan's.
     agreed : str, optional
         Digest of the plan to which the site agrees.
+    rules : SiteRules, optional
+        What the site asks of every plan.
+    ledger : Path, optional
+        The ledger, if it is not in the folder.
 
     Returns
     -------
@@ -172,7 +207,7 @@ def write_settings(
     values = {
         "name": name,
         "hub": hub,
-        "ledger": f"{name}.ledger",
+        "ledger": str(ledger or f"{name}.ledger"),
         "data": str(data),
         "certificate": f"{name}.crt",
         "key": f"{name}.key",
@@ -181,7 +216,7 @@ def write_settings(
     # a JSON string is a TOML string, too
     shown = {key: json.dumps(value) for key, value in values.items()}
     path = folder / "site.toml"
-    lines = {"schema": "", "agreed": ""}
+    lines = {"schema": "", "agreed": "", "rules": (rules or SiteRules()).lines}
     if schema is not None:
         lines["schema"] = f"schema = {json.dumps(str(schema))}\n"
     if agreed is not None:
@@ -216,7 +251,9 @@ def digests_of_rows(file: Path, schema: Schema | None, rows: Rows) -> list[bytes
     return [raw, encoded]
 
 
-def check_no_other_ledger(data: Path, folder: Path, *fingerprints: bytes) -> list[str]:
+def check_no_other_ledger(
+    data: Path, folder: Path, *fingerprints: bytes, known: Path | None = None
+) -> list[str]:
     """Check, before a new ledger is made, that no ledger nearby is of the same rows.
 
     Compares every ``*.ledger`` in the folder of the data (for a link, its own folder too), in the
@@ -230,6 +267,8 @@ def check_no_other_ledger(data: Path, folder: Path, *fingerprints: bytes) -> lis
         Where the ledger is to be made.
     *fingerprints : bytes
         Digests of the rows (:func:`digests_of_rows`).
+    known : Path, optional
+        The ledger of these rows that is to be used.
 
     Returns
     -------
@@ -243,6 +282,8 @@ def check_no_other_ledger(data: Path, folder: Path, *fingerprints: bytes) -> lis
     """
     unknown: list[str] = []
     for path in _find_ledgers_near(data, folder):
+        if known is not None and path.resolve() == known:
+            continue
         try:
             there = is_ledger_of_rows(path, *fingerprints)
         except SottovoceError as error:
@@ -253,7 +294,10 @@ def check_no_other_ledger(data: Path, folder: Path, *fingerprints: bytes) -> lis
                 f"already has the ledger {path}: a second one would be a second budget for the "
                 "same rows"
             )
-            remedy = "use that ledger: put the plan into its folder"
+            remedy = (
+                "use that ledger: `site join FILE --folder` with its folder goes on there, also by "
+                "a new invitation of its hub; for another hub add --ledger with its path"
+            )
             raise InvalidInput("data", data, rule, remedy)
     return unknown
 
@@ -338,6 +382,8 @@ class SiteSettings:
         Digest of the plan to which this site has agreed, the entry ``agreed``.
     four_eyes : bool
         Whether two people must agree to a plan.
+    ceiling : float
+        Epsilon that all runs together may reach; infinite for the ledger's budget alone.
     """
 
     folder: Path
@@ -352,6 +398,7 @@ class SiteSettings:
     patience: float = PATIENCE
     digest: str | None = None
     four_eyes: bool = False
+    ceiling: float = math.inf
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
@@ -404,7 +451,14 @@ class SiteSettings:
             float(patience),
             given.get("agreed"),
             given.get("four_eyes", False),
+            _checked_ceiling(given.get("ceiling")),
         )
+
+    def open_ledger(self) -> DurableLedger:
+        """Open the ledger, which then keeps to this site's ceiling."""
+        ledger = DurableLedger.open(self.ledger)
+        ledger.account.ceiling = self.ceiling
+        return ledger
 
     def check_connection(self) -> None:
         """Raise :class:`InvalidInput` for an address or TLS files that allow no connection."""
@@ -574,7 +628,7 @@ class SiteSettings:
         """
         # Raises, before anything is spent, if the results could not be written at the end.
         run_in_the_way(self.folder / self.name, self.agreed_plan)
-        with DurableLedger.open(self.ledger) as ledger:
+        with self.open_ledger() as ledger:
             known = self.check_records(ledger, new_keys=new_keys)
             self.check_plan_is_agreed(ledger)
             observers = [] if watch is None else [_budget_observer(watch, ledger)]
@@ -664,6 +718,15 @@ class SiteSettings:
     def result_file(self, kind: str) -> Path:
         """Return the path of a file of results by its ending, such as ``html``."""
         return self.folder / f"{self.name}.{kind}"
+
+
+def _checked_ceiling(given: float | None) -> float:
+    """Return the entry ``ceiling`` as a number; infinite if it is absent."""
+    if given is None:
+        return math.inf
+    if not given > 0.0:
+        raise InvalidInput("ceiling", given, "must be above 0", "write e.g. ceiling = 2.0")
+    return float(given)
 
 
 def people_who_agreed(ledger: DurableLedger, digest: str) -> list[str]:

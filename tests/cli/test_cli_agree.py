@@ -1,0 +1,228 @@
+"""Plans between sites are agreed to before anything is spent: `site agree`, and a site that stays.
+
+Each test types commands, as people would, and edits no folder by hand.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import Call, Ran
+from person_at_terminal import Person
+
+from sottovoce.deploy.demonstration import find_free_port
+from sottovoce.deploy.invitation import Answer, plan_comparison_code
+from sottovoce.deploy.plan_file import read_plan_file
+from sottovoce.ledger.durable import DurableLedger
+
+pytest.importorskip("grpc")
+pytest.importorskip("cryptography")
+
+NAMES = ("north", "east")
+SCHEMA = """
+label = {column = "ill", positive = "yes", negative = "no"}
+intercept = true
+
+[columns.age]
+kind = "number"
+lo = 0
+hi = 100
+"""
+BUDGET = ("--epsilon", "3", "--delta", "1e-5")
+
+
+@dataclass
+class Study:
+    """Two sites and a hub, in one folder; every method types a command."""
+
+    run: Call
+    folder: Path
+    port: int
+    opened: ExitStack
+
+    def invite_and_join(self, *more: str) -> None:
+        """Invite both sites, let them join, and admit them by their codes."""
+        host = ("--host", f"localhost:{self.port}", "--schema", "schema.toml")
+        assert self.run("hub", "invite", *NAMES, *host).code == 0
+        for name in NAMES:
+            self.join(name, *more)
+
+    def join(self, name: str, *more: str) -> None:
+        """Let a site join by its invitation, and admit it by its code."""
+        words = ("--data", f"{name}.csv", *BUDGET, *more)
+        joined = self.run("site", "join", f"hub/{name}.invite", *words)
+        assert joined.code == 0, joined.err
+        self.admit(name)
+
+    def admit(self, name: str, folder: str | None = None) -> Ran:
+        """Admit a site's answer by the code that it shows."""
+        file = f"{folder or name}/{name}.joined"
+        code = Answer.read(Path(file)).comparison_code
+        admitted = self.run("hub", "admit", "hub", file, "--code", f"{name}={code}")
+        assert admitted.code == 0, admitted.err
+        return admitted
+
+    def plan(self, name: str, epsilon: str) -> str:
+        """Write the hub's plan, and return its code."""
+        sites = [word for one in NAMES for word in ("--site", f"{one}/{one}.joined")]
+        wrote = self.run(
+            *("plan", "--write", "hub/plan.json", "--run", name, "--schema", "schema.toml"),
+            *sites,
+            *("--method", "prox_admm", "--rounds", "2", "--epsilon", epsilon, "--delta", "1e-5"),
+            *("--set", "centre=no"),
+        )
+        assert wrote.code == 0, wrote.err
+        return plan_comparison_code(read_plan_file("hub/plan.json").digest)
+
+    def person(self, command: str) -> Person:
+        """Start a command that stays; it is stopped at the end of the test."""
+        person = Person(self.folder, command)
+        self.opened.callback(self.stop, person)
+        return person
+
+    def hub(self) -> Person:
+        """Start the hub, which then listens."""
+        hub = self.person(f"hub run hub --listen localhost:{self.port} --page none")
+        hub.reads("listening on port")
+        return hub
+
+    @staticmethod
+    def stop(person: Person) -> None:
+        if person.process.poll() is None:
+            person.stops(signal.SIGKILL)
+
+
+@pytest.fixture
+def study(run: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Study]:
+    """A study of two sites; whoever asks for a line typed finds the end of the input."""
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    Path("schema.toml").write_text(SCHEMA)
+    for seed, name in enumerate(NAMES):
+        rng = np.random.default_rng(seed)
+        ages = rng.integers(0, 101, 400)
+        rows = [f"{age},{'yes' if age > 50 else 'no'}" for age in ages]
+        Path(f"{name}.csv").write_text("\n".join(["age,ill", *rows]) + "\n")
+    with ExitStack() as opened:
+        yield Study(run, tmp_path, find_free_port(), opened)
+
+
+def consents(name: str) -> list[tuple[str, str]]:
+    """The run and the person of each consent in a site's ledger."""
+    with DurableLedger.open(f"{name}/{name}.ledger") as ledger:
+        return [(one.run, one.by) for one in ledger.consents]
+
+
+def runs(name: str) -> dict[str, str]:
+    """The state of each run in a site's ledger."""
+    with DurableLedger.open(f"{name}/{name}.ledger") as ledger:
+        return {run: one.state for run, one in ledger.runs.items()}
+
+
+def test_a_plan_that_is_too_expensive_or_refused_leaves_the_way_open_for_the_next(
+    study: Study,
+) -> None:
+    study.invite_and_join()
+    dear = study.plan("dear", "9")
+    hub = study.hub()
+    # too expensive: refused with its code, and nothing is recorded or installed
+    refused = study.run("site", "agree", "north", dear, "--by", "anna")
+    assert refused.code == 2 and "above the ledger's budget" in refused.err
+    waits = study.run("site", "run", "north/site.toml")
+    assert waits.code == 2 and "sottovoce site agree" in waits.err
+    assert not Path("north/plan.json").exists() and consents("north") == [] == [*runs("north")]
+    joined = study.run("site", "join", "hub/north.invite", "--folder", "north", "--wait")
+    assert joined.code == 2 and "above the ledger's budget" in joined.err
+    # the operator writes a cheaper one, and stops and starts the hub
+    hub.stops()
+    cheap = study.plan("cheap", "1")
+    study.hub()
+    wrong = study.run("site", "agree", "north", dear, "--by", "anna")
+    assert wrong.code == 2 and "is not the code of this plan" in wrong.err
+    assert "run cheap, in place of its earlier proposal of run dear" in wrong.err
+    silent = study.run("site", "agree", "north")
+    assert silent.code == 2 and "no terminal" in silent.err
+    for word in (
+        "columns: age; label ill",
+        "this run will take",
+        "who sees what: the hub and east",
+    ):
+        assert word in " ".join(silent.out.split()), silent.out
+    # a newer one comes while somebody is at the prompt of `join --wait`
+    person = study.person("site join hub/north.invite --folder north --wait --by anna")
+    person.reads("type the plan's code")
+    newest = study.plan("newest", "1")
+    person.types(newest)
+    person.reads("run newest, in place of its earlier proposal of run cheap")
+    person.reads("run newest(?s:.*)type the plan's code")
+    assert consents("north") == []
+    person.types(newest)
+    person.reads("anna agreed to run newest")
+    assert consents("north") == [("newest", "anna")]
+    assert newest != cheap
+    person.stops(signal.SIGKILL)
+
+
+def test_a_service_runs_each_plan_that_people_agreed_to_and_no_other(study: Study) -> None:
+    study.invite_and_join()
+    # east's site asks for two people
+    Path("four").mkdir()
+    code = study.plan("trial-1", "0.5")
+    hub = study.hub()
+    sites = {name: study.person(f"site run {name}/site.toml --stay") for name in NAMES}
+    for person in sites.values():
+        person.reads("run trial-1 waits until somebody agrees")
+    # a service that is killed goes on by the same command
+    sites["north"].stops(signal.SIGKILL)
+    sites["north"] = study.person("site run north/site.toml --stay")
+    for name in NAMES:
+        agreed = study.run("site", "agree", name, code, "--by", f"anna of {name}")
+        assert agreed.code == 0, agreed.err
+    for person in sites.values():
+        person.reads("2 rounds")
+    assert runs("north") == {"trial-1": "closed"} == runs("east")
+    hub.stops()
+    # the next plan waits, and is agreed to once more
+    code = study.plan("trial-2", "0.5")
+    study.hub()
+    for person in sites.values():
+        person.reads("run trial-2 waits until somebody agrees")
+    assert [*runs("north")] == ["trial-1"]
+    for name in NAMES:
+        assert study.run("site", "agree", name, code, "--by", f"anna of {name}").code == 0
+    for person in sites.values():
+        person.reads("2 rounds(?s:.*)2 rounds")
+    shown = study.run("ledger", "show", "north/north.ledger").out
+    assert "anna of north agreed to run trial-2" in " ".join(shown.split())
+    assert "2 consents to plans" in study.run("ledger", "verify", "north/north.ledger").out
+    study.run("ledger", "export", "north/north.ledger", "out.jsonl")
+    kinds = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()[1:]]
+    said = [(one["record"]["kind"], one["record"].get("run")) for one in kinds]
+    for name in ("trial-1", "trial-2"):
+        assert said.index(("consent", name)) < said.index(("reserve", name))
+        summary = next(Path("north").glob(f"north*{name}.json"), Path("north/north.json"))
+        assert json.loads(summary.read_text())["run"] == name
+
+
+def test_two_people_must_agree_where_a_site_asks_for_four_eyes(study: Study) -> None:
+    study.invite_and_join("--four-eyes")
+    code = study.plan("trial-1", "0.5")
+    study.hub()
+    first = study.run("site", "agree", "north", code, "--by", "anna")
+    assert first.code == 0 and "a second person must agree" in first.out
+    again = study.run("site", "agree", "north", code, "--by", " Anna ")
+    assert again.code == 0 and "had agreed before" in again.out
+    assert not Path("north/plan.json").exists()
+    refused = study.run("site", "run", "north/site.toml")
+    assert refused.code == 2 and not runs("north")
+    second = study.run("site", "agree", "north", code, "--by", "bert")
+    assert second.code == 0 and "second person" not in second.out
+    assert consents("north") == [("trial-1", "anna"), ("trial-1", "bert")]
+    assert Path("north/plan.json").exists()
