@@ -47,40 +47,55 @@ class Study:
     folder: Path
     port: int
     opened: ExitStack
+    office: str = "hub"
 
     def invite_and_join(self, *more: str) -> None:
         """Invite both sites, let them join, and admit them by their codes."""
-        host = ("--host", f"localhost:{self.port}", "--schema", "schema.toml")
-        assert self.run("hub", "invite", *NAMES, *host).code == 0
+        self.invite(*NAMES)
         for name in NAMES:
-            self.join(name, *more)
+            self.join(name, *BUDGET, *more)
+            self.admit(name)
 
-    def join(self, name: str, *more: str) -> None:
-        """Let a site join by its invitation, and admit it by its code."""
-        words = ("--data", f"{name}.csv", *BUDGET, *more)
-        joined = self.run("site", "join", f"hub/{name}.invite", *words)
+    def invite(self, *names: str) -> None:
+        """Invite sites to the hub."""
+        host = ("--host", f"localhost:{self.port}", "--schema", "schema.toml")
+        invited = self.run("hub", "invite", *names, *host, "--folder", self.office)
+        assert invited.code == 0, invited.err
+
+    def join(self, name: str, *more: str) -> Ran:
+        """Let a site join by its invitation."""
+        words = (f"{self.office}/{name}.invite", "--data", f"{name}.csv", *more)
+        joined = self.run("site", "join", *words)
         assert joined.code == 0, joined.err
-        self.admit(name)
+        return joined
 
-    def admit(self, name: str, folder: str | None = None) -> Ran:
+    def admit(self, name: str, folder: str | None = None) -> None:
         """Admit a site's answer by the code that it shows."""
         file = f"{folder or name}/{name}.joined"
         code = Answer.read(Path(file)).comparison_code
-        admitted = self.run("hub", "admit", "hub", file, "--code", f"{name}={code}")
+        admitted = self.run("hub", "admit", self.office, file, "--code", f"{name}={code}")
         assert admitted.code == 0, admitted.err
-        return admitted
 
-    def plan(self, name: str, epsilon: str) -> str:
+    def plan(self, name: str, epsilon: str, folders: tuple[str, ...] = NAMES) -> str:
         """Write the hub's plan, and return its code."""
-        sites = [word for one in NAMES for word in ("--site", f"{one}/{one}.joined")]
+        answers = [f"{place}/{one}.joined" for place, one in zip(folders, NAMES, strict=True)]
+        sites = [word for answer in answers for word in ("--site", answer)]
         wrote = self.run(
-            *("plan", "--write", "hub/plan.json", "--run", name, "--schema", "schema.toml"),
+            *(
+                "plan",
+                "--write",
+                f"{self.office}/plan.json",
+                "--run",
+                name,
+                "--schema",
+                "schema.toml",
+            ),
             *sites,
             *("--method", "prox_admm", "--rounds", "2", "--epsilon", epsilon, "--delta", "1e-5"),
             *("--set", "centre=no"),
         )
         assert wrote.code == 0, wrote.err
-        return plan_comparison_code(read_plan_file("hub/plan.json").digest)
+        return plan_comparison_code(read_plan_file(f"{self.office}/plan.json").digest)
 
     def person(self, command: str) -> Person:
         """Start a command that stays; it is stopped at the end of the test."""
@@ -90,7 +105,7 @@ class Study:
 
     def hub(self) -> Person:
         """Start the hub, which then listens."""
-        hub = self.person(f"hub run hub --listen localhost:{self.port} --page none")
+        hub = self.person(f"hub run {self.office} --listen localhost:{self.port} --page none")
         hub.reads("listening on port")
         return hub
 
@@ -226,3 +241,157 @@ def test_two_people_must_agree_where_a_site_asks_for_four_eyes(study: Study) -> 
     assert second.code == 0 and "second person" not in second.out
     assert consents("north") == [("trial-1", "anna"), ("trial-1", "bert")]
     assert Path("north/plan.json").exists()
+
+
+def test_a_site_whose_tls_key_was_stolen_goes_on_with_its_ledger_by_three_commands(
+    study: Study,
+) -> None:
+    study.invite_and_join()
+    code = study.plan("trial-1", "0.5")
+    hub = study.hub()
+    sites = {name: study.person(f"site run {name}/site.toml --stay") for name in NAMES}
+    for name in NAMES:
+        assert study.run("site", "agree", name, code, "--by", "anna").code == 0
+    for person in sites.values():
+        person.reads("2 rounds")
+    sites["north"].stops()
+    stolen = {end: Path(f"north/north.{end}").read_bytes() for end in ("key", "crt")}
+    signing = Path("north/north.signing").read_bytes()
+    # the hub: revoke and invite again; a second revocation finds no file, and is as good
+    revoked = study.run("hub", "revoke", "hub", "north")
+    assert revoked.code == 0 and "hub invite north" in revoked.out
+    assert "never in a new one" in revoked.out
+    assert study.run("hub", "revoke", "hub", "north").code == 0
+    study.invite("north")
+    # the site: a new folder is refused, in words that lead to the old one
+    other = study.run(
+        *("site", "join", "hub/north.invite", "--data", "north.csv", "--folder", "other", *BUDGET)
+    )
+    assert other.code == 2 and "--folder` with its folder goes on" in other.err
+    joined = study.join("north")
+    assert "signing key, ledger and budget stay" in joined.out and "this code" in joined.out
+    assert Path("north/north.signing").read_bytes() == signing
+    assert Path("north/north.key").read_bytes() != stolen["key"]
+    study.admit("north")
+    hub.stops()
+    code = study.plan("trial-2", "0.5")
+    study.hub()
+    north = study.person("site run north/site.toml --stay")
+    for name in NAMES:
+        agreed = study.run("site", "agree", name, code, "--by", "anna")
+        assert agreed.code == 0, agreed.err
+    north.reads("2 rounds")
+    assert runs("north") == {"trial-1": "closed", "trial-2": "closed"}
+    assert len([*Path(".").glob("*/north*.ledger")]) == 1
+    assert read_plan_file("north/plan.trial-1.json").run == "trial-1"
+    # what was stolen opens nothing
+    for end, data in stolen.items():
+        Path(f"north/north.{end}").write_bytes(data)
+    thief = study.run("site", "agree", "north", code)
+    assert thief.code == 3 and "was revoked" in thief.err
+
+
+def test_a_site_that_was_invited_with_a_wrong_port_joins_again_in_its_folder(study: Study) -> None:
+    right, study.port = study.port, 1
+    study.invite_and_join()
+    # the port was wrong; inviting again says what to do first
+    study.port = right
+    again = study.run("hub", "invite", "north", "--host", f"localhost:{right}")
+    assert again.code == 2 and "`sottovoce hub revoke hub north` first" in again.err
+    for name in NAMES:
+        assert study.run("hub", "revoke", "hub", name).code == 0
+    study.invite(*NAMES)
+    for name in NAMES:
+        joined = study.join(name)
+        assert f"localhost:{right}, which was at localhost:1" in " ".join(joined.out.split())
+        study.admit(name)
+    code = study.plan("trial-1", "0.5")
+    study.hub()
+    agreed = study.run("site", "agree", "north", code)
+    assert agreed.code == 0, agreed.err
+    # an invitation of another hub, or to another site, changes nothing
+    study.office = "hub2"
+    study.invite("north", "west")
+    before = Path("north/site.toml").read_bytes(), Path("north/north.key").read_bytes()
+    other = study.run("site", "join", "hub2/north.invite", "--folder", "north")
+    assert other.code == 2 and "--ledger" in other.err and "--new-hub" in other.err
+    west = study.run("site", "join", "hub2/west.invite", "--folder", "north")
+    assert west.code == 2 and "is to 'west', and this folder is of 'north'" in west.err
+    assert before == (Path("north/site.toml").read_bytes(), Path("north/north.key").read_bytes())
+    moved = study.run("site", "join", "hub2/north.invite", "--folder", "north", "--new-hub")
+    assert moved.code == 0, moved.err
+
+
+def test_two_hubs_share_one_ledger_and_its_budget(study: Study, run: Call) -> None:
+    study.invite_and_join()
+    second = Study(run, study.folder, find_free_port(), study.opened, "hub2")
+    second.invite(*NAMES)
+    folders = ("north-2", "east-2")
+    given = study.run(
+        *("site", "join", "hub2/north.invite", "--data", "north.csv", "--folder", "north-2"),
+        *("--ledger", "north/north.ledger", *BUDGET),
+    )
+    assert given.code == 2 and "whose budget never changes" in given.err
+    wrong = study.run(
+        *("site", "join", "hub2/north.invite", "--data", "north.csv", "--folder", "north-2"),
+        *("--ledger", "east/east.ledger"),
+    )
+    assert wrong.code == 2 and "is not the ledger of north.csv" in wrong.err
+    for name, folder in zip(NAMES, folders, strict=True):
+        second.join(name, "--folder", folder, "--ledger", f"{name}/{name}.ledger")
+        second.admit(name, folder)
+    studies = {NAMES: (study, study.plan("first", "0.5"))}
+    studies[folders] = second, second.plan("second", "0.5", folders)
+    for one, _ in studies.values():
+        one.hub()
+    # both runs at a time, in one ledger at each site
+    people = [
+        study.person(f"site run {place}/site.toml --stay") for places in studies for place in places
+    ]
+    for places, (_, code) in studies.items():
+        for place in places:
+            assert study.run("site", "agree", place, code, "--by", "anna").code == 0
+    for person in people:
+        person.reads("2 rounds")
+    for name in NAMES:
+        assert runs(name) == {"first": "closed", "second": "closed"}
+        assert study.run("ledger", "verify", f"{name}/{name}.ledger").code == 0
+    with DurableLedger.open("north/north.ledger") as ledger:
+        spent = ledger.total()
+    assert 1.0 < spent < 3.0
+    # what one hub's run has spent is missing at the other
+    code = second.plan("third", "2.5", folders)
+    dear = study.run("site", "agree", "north-2", code)
+    assert dear.code == 2 and f"from {spent:.6g}" in dear.err
+
+
+def test_a_lifetime_budget_is_never_taken_in_silence(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    invited = study.run(
+        *("hub", "invite", "north", "--host", f"localhost:{study.port}", "--schema", "schema.toml"),
+        *("--epsilon", "1e6", "--delta", "0.5"),
+    )
+    assert invited.code == 0
+    words = ("site", "join", "hub/north.invite", "--data", "north.csv")
+    silent = study.run(*words)
+    assert silent.code == 2 and "only the site decides it" in silent.err
+    assert "above 10" in silent.err and not Path("north").exists()
+    half = study.run(*words, "--epsilon", "3")
+    assert half.code == 2 and "epsilon 3 and delta 0.5" in half.err and not Path("north").exists()
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    assert study.run(*words).code == 2 and not Path("north").exists()
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    taken = study.run(*words, "--ceiling", "0.25")
+    assert taken.code == 0 and "at least one over the number of rows" in taken.err
+    with DurableLedger.open("north/north.ledger") as ledger:
+        assert float(ledger.epsilon[0]) == 1e6
+    # the ceiling binds, and the site may change it
+    study.invite("east")
+    study.join("east", *BUDGET)
+    study.admit("east")
+    study.admit("north")
+    code = study.plan("trial-1", "0.5")
+    study.hub()
+    refused = study.run("site", "agree", "north", code)
+    assert refused.code == 2 and "above the ceiling that this site set itself" in refused.err

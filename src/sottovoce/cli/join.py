@@ -131,7 +131,9 @@ def _check_not_invited(folder: Path, names: tuple[str, ...]) -> None:
         for ending in (INVITE, "crt"):
             if f"{name}.{ending}".lower() in taken:
                 rule = f"{folder / name}.{ending} exists: this name was invited or admitted before"
-                remedy = "use another name, or remove an invitation that is not wanted"
+                remedy = (
+                    f"to invite the same site again: `sottovoce hub revoke {folder} {name}` first"
+                )
                 raise InvalidInput("name", name, rule, remedy)
 
 

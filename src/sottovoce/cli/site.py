@@ -21,7 +21,7 @@ from ..deploy.agreement import (
 )
 from ..deploy.answering import results_document
 from ..deploy.invitation import Answer, Invitation
-from ..deploy.joining import LifetimeBudget, TableSource, make_site_folder
+from ..deploy.joining import LifetimeBudget, TableSource, make_site_folder, rejoin_site
 from ..deploy.lock import exclusive_lock
 from ..deploy.members import ANSWER
 from ..deploy.names import check_site_name
@@ -209,6 +209,11 @@ def init(
         ),
         *_RULES,
         make_option(
+            "--new-hub",
+            "The hub was made anew, with another authority: the site in --folder goes over to it.",
+            is_flag=True,
+        ),
+        make_option(
             "--wait",
             "Wait for the hub, show the plan, ask for your consent, and take part to the end.",
             is_flag=True,
@@ -232,6 +237,7 @@ def join(
     ledger: Path | None,
     four_eyes: bool,
     ceiling: float | None,
+    new_hub: bool,
     wait: bool,
     plan_code: str | None,
     by: str | None,
@@ -243,20 +249,21 @@ def join(
     telephone.  With --wait the command stays: when the hub runs it shows the plan and its price,
     and takes part if you type the plan's code.  After an interruption the same command goes on, and
     after a run it takes part in the hub's next one.
+
+    A site that was invited again, since the hub moved or a TLS key was stolen, joins in the folder
+    that it has: with a new TLS key, the same signing key and the same ledger.
     """
     invited = Invitation.read(invitation)
     name = invited.name
     folder = folder or Path(name)
     if (folder / "site.toml").exists():
-        # The command is typed again after an interruption: what was made then must be of this
-        # very invitation, and no second ledger is made.
+        # The command is typed again after an interruption, or the site was invited again: no
+        # second ledger is made.
         kept = folder / f"{name}.{INVITE}"
         if not kept.exists() or Invitation.read(kept) != invited:
-            rule = "holds a site that did not join by this invitation"
-            raise InvalidInput(
-                "folder", folder, rule, "use another --folder, or take part with `site run`"
-            )
-        click.echo(f"{folder} is there already: going on")
+            _rejoin(folder, invited, new_hub)
+        else:
+            click.echo(f"{folder} is there already: going on")
         print_next_steps(folder, Answer.read(folder / f"{name}.{ANSWER}"))
     else:
         rules = SiteRules(four_eyes, ceiling)
@@ -268,13 +275,28 @@ def join(
         click.echo(f"then: sottovoce site join {invitation} --wait")
 
 
+def _rejoin(folder: Path, invited: Invitation, new_hub: bool) -> None:
+    """Let the site of a folder join by another invitation, and say what changes."""
+    found = SiteSettings.read(folder / "site.toml")
+    before = found.hub
+    rejoin_site(found, invited, new_hub=new_hub)
+    address = f"the hub at {invited.hub}"
+    if before and before != invited.hub:
+        address += f", which was at {before}"
+    click.echo(
+        f"{folder} has joined by this invitation: a new TLS key, {address}; signing key, ledger "
+        f"and budget stay: {found.ledger}"
+    )
+
+
 def _wait_and_take_part(folder: Path, typed_code: str | None, by: str | None) -> None:
     """Get certificate and plan from the hub, ask for consent to the plan, and take part."""
     settings = folder / "site.toml"
     found = SiteSettings.read(settings)
     run = begun_run(found)
-    if run is None:
+    if run is None or not found.credentials.certificate.exists():
         fetch_proposal(found, tell_site(found))
+    if run is None:
         shown = candidate(found)
         assert shown is not None
         with DurableLedger.open(found.ledger) as ledger:
@@ -291,22 +313,41 @@ def _wait_and_take_part(folder: Path, typed_code: str | None, by: str | None) ->
 
 @site.command()
 @click.argument("settings", type=FILE)
-def renew(settings: Path) -> None:
-    """Make a new TLS key, and a request for it.
+@decorate_with_options(
+    [
+        make_option(
+            "--take",
+            "The certificate that the hub signed: put it and the new key in place of the old ones.",
+            type=FILE,
+        )
+    ]
+)
+def renew(settings: Path, take: Path | None) -> None:
+    """Make a new TLS key, and a request for it; then, with --take, put both in use.
 
-    What is in use stays in use until the new files are put in its place.
+    What is in use stays in use until then.  Ledger and signing key stay.  For a stolen TLS key the
+    hub's operator first revokes this site; then a new invitation does the same by one command,
+    `site join` with this folder.
     """
     found = SiteSettings.read(settings)
     folder = found.folder / "renewal"
+    if take is not None:
+        own = found.credentials
+        with exclusive_lock(found.lock_file):
+            certificates.take_renewed_certificate(
+                found.name, folder, take, (own.authority, own.certificate, own.key)
+            )
+        click.echo(f"{found.name} has the new key and certificate; ledger and signing key stay")
+        return
     certificates.write_certificate_request(folder, found.name)
     made = folder / f"{found.name}.csr"
     click.echo(
         f"made {folder}\n"
-        f"1. give the hub's operator {made.name} for `hub admit --renew`, and read out its key: "
+        f"1. give the hub's operator {made.name} for `hub admit --renew` (after a `hub revoke` "
+        "without --renew), and read out its key: "
         f"{certificates.public_key_fingerprint(made.read_bytes())}\n"
-        f"2. when {found.name}.crt comes, stop the site, put it and {folder.name}/{found.name}.key "
-        "in place of "
-        "the old ones, and remove the folder"
+        f"2. when {found.name}.crt comes, stop the site: sottovoce site renew {settings} --take "
+        f"{found.name}.crt"
     )
 
 

@@ -8,7 +8,6 @@ stands in the way.  A newer proposal takes the place of an older one.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,7 +23,7 @@ from .lock import exclusive_lock
 from .plan import Plan
 from .plan_file import read_plan_file, write_plan_file
 from .relay import request_certificate_and_plan
-from .settings import SiteSettings, people_who_agreed
+from .settings import SiteSettings, people_who_agreed, replace_entry
 
 Tell = Callable[[str], None]
 """Called with a line for the site's people."""
@@ -176,13 +175,30 @@ def install_agreed_proposal(found: SiteSettings) -> bool:
     with suppress(Busy), exclusive_lock(found.lock_file, 0.0):
         # The plan that was read above, whatever has come into its file since.  It comes first: the
         # consent is in the ledger, so a kill before the next line loses nothing.
+        _keep_plan_of_earlier_run(found)
         write_plan_file(proposed, found.plan)
-        write_agreed_digest(found, proposed.digest)
+        # For the readers of the file: what counts is the ledger.
+        replace_entry(found.folder / "site.toml", "agreed", proposed.digest)
         again = _plan_in(found.proposed)
         if again is not None and again.digest == proposed.digest:
             found.proposed.unlink(missing_ok=True)
         return True
     return False
+
+
+def _keep_plan_of_earlier_run(found: SiteSettings) -> None:
+    """Keep the plan of a run that is in the ledger as ``plan.RUN.json``, before another comes.
+
+    ``site replace`` asks for the plans of all earlier runs, and ``site results`` may need one.
+    """
+    plan = _plan_in(found.plan)
+    if plan is None:
+        return
+    kept = found.plan_of_run(plan.run)
+    with DurableLedger.open(found.ledger) as ledger:
+        begun = plan.run in ledger.runs
+    if begun and not kept.exists():
+        write_plan_file(plan, kept)
 
 
 def begun_run(found: SiteSettings) -> str | None:
@@ -197,18 +213,3 @@ def begun_run(found: SiteSettings) -> str | None:
     if found.read_results_of(plan) is not None:
         return None
     return plan.run
-
-
-def write_agreed_digest(found: SiteSettings, digest: str) -> None:
-    """Write the digest of the agreed plan into ``site.toml``, for its readers.
-
-    The consent itself is in the ledger, so a file of another form stays as it is.
-    """
-    settings = found.folder / "site.toml"
-    old_lines = settings.read_text("utf-8").splitlines()
-    lines = [line for line in old_lines if not line.startswith("agreed =")]
-    if "[data]" not in lines:
-        return
-    # A key of the file itself must stand above its first table.
-    lines.insert(lines.index("[data]"), f"agreed = {json.dumps(digest)}")
-    files.write_atomically("settings", settings, "\n".join(lines) + "\n")

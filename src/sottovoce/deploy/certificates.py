@@ -13,6 +13,7 @@ import ipaddress
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -335,6 +336,41 @@ def _read_revocations(folder: Path) -> dict[str, str]:
     return dict(found)
 
 
+def take_renewed_certificate(
+    name: str, renewal: Path, given: Path, files: tuple[Path, Path, Path]
+) -> None:
+    """Put a signed certificate and its new key in the place of those in use.
+
+    After a kill amid it the same call goes on: the folder is removed last.
+
+    Parameters
+    ----------
+    name : str
+        The site.
+    renewal : Path
+        Folder of ``site renew``, with the new key.
+    given : Path
+        The certificate that the hub signed.
+    files : (Path, Path, Path)
+        Authority, certificate and key of the site, as in its settings.
+
+    Raises
+    ------
+    InvalidInput
+        If they do not belong together; nothing is changed then.
+    """
+    authority, certificate, key = files
+    fresh = read_bounded_file("certificate", given, KEY)
+    made = read_bounded_file("key", renewal / f"{name}.key", KEY)
+    check_tls_files(name, read_bounded_file("authority", authority, KEY), fresh, made)
+    _replace_file(key, made, secret=True)
+    _replace_file(certificate, fresh)
+    for ending in ("csr", "key"):
+        (renewal / f"{name}.{ending}").unlink(missing_ok=True)
+    with suppress(OSError):
+        renewal.rmdir()
+
+
 def public_key_fingerprint(pem: bytes) -> str:
     """Return the fingerprint of the public key in a certificate or request.
 
@@ -370,6 +406,22 @@ def public_key_fingerprint(pem: bytes) -> str:
         ) from None
     digits = hashlib.sha256(key).hexdigest()[:32]
     return " ".join(digits[k : k + 4] for k in range(0, 32, 4))
+
+
+def share_authority(one: bytes, other: bytes) -> bool:
+    """Return True if two texts of authorities in PEM have a certificate in common.
+
+    A hub that renews its authority gives both for a while.  Raises :class:`InvalidInput` for a text
+    without a certificate.
+    """
+    need_cryptography()
+    try:
+        first, second = _load_authorities(one), _load_authorities(other)
+    except ValueError:
+        raise InvalidInput(
+            "authority", None, "is not a certificate", "give the file of the hub"
+        ) from None
+    return any(each in second for each in first)
 
 
 def check_tls_files(name: str, authority: bytes, certificate: bytes, key: bytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,15 +13,26 @@ from ..errors import InvalidInput
 from ..ledger.durable import DurableLedger
 from ..ledger.identity import is_ledger_of_rows
 from ..ledger.life import describe_example_run
+from ..util.files import write_atomically
 from . import certificates
 from .crypto import need_cryptography
 from .files import all_files_or_none, write_new_file
+from .invitation import Answer, Invitation
 from .keys import SigningKey
-from .members import Member
+from .lock import exclusive_lock
+from .members import ANSWER, Member
 from .names import check_site_name
 from .plan import Plan
 from .relay import grpc_target
-from .settings import SiteRules, check_no_other_ledger, digests_of_rows, load_rows, write_settings
+from .settings import (
+    SiteRules,
+    SiteSettings,
+    check_no_other_ledger,
+    digests_of_rows,
+    load_rows,
+    replace_entry,
+    write_settings,
+)
 
 
 @dataclass(frozen=True)
@@ -267,3 +279,73 @@ def _charge_planned_events(ledger: DurableLedger, plan: Plan, name: str) -> None
     with ledger.reserve(plan.run, plan.digest, events) as run:
         for event in events:
             run.record_event(event)
+
+
+def rejoin_site(found: SiteSettings, invited: Invitation, *, new_hub: bool) -> Answer:
+    """Let a site that has a folder join by another invitation.
+
+    It gets a new TLS key, the invitation's address and authority; signing key, ledger, plan and
+    results stay.  After a kill amid it the same call does all of it again: the invitation is
+    written last.
+
+    Parameters
+    ----------
+    found : SiteSettings
+        Of the site, which must not run meanwhile.
+    invited : Invitation
+    new_hub : bool
+        Accept another authority than that of the folder.
+
+    Returns
+    -------
+    Answer
+        To the invitation.
+
+    Raises
+    ------
+    InvalidInput
+        If the invitation is of another site, or of another hub without `new_hub`.
+    Busy
+        If the site runs.
+    """
+    need_cryptography()
+    name = found.name
+    if invited.name != name:
+        rule = f"is to {invited.name!r}, and this folder is of {name!r}"
+        raise InvalidInput("invitation", invited.name, rule, "give this site's own invitation")
+    grpc_target(invited.hub)
+    authority = found.credentials.authority
+    if not new_hub and authority.exists():
+        _check_same_hub(found, authority.read_bytes(), invited.authority.encode())
+    with exclusive_lock(found.lock_file):
+        # An error if it cannot be opened: then more than a key is lost.
+        DurableLedger.open(found.ledger).close()
+        public = SigningKey.read(found.signing).public
+        member = Member(name, Member.read(found.result_file("public.json")).rows, public)
+        with tempfile.TemporaryDirectory(dir=found.folder) as place:
+            certificates.write_certificate_request(Path(place), name)
+            request = (Path(place) / f"{name}.csr").read_text()
+            answer = Answer(member, request, invited.digest)
+            # Of the key before: the new one is signed by this hub, once the answer is admitted.
+            found.credentials.certificate.unlink(missing_ok=True)
+            (Path(place) / f"{name}.key").replace(found.credentials.key)
+            (Path(place) / f"{name}.csr").replace(found.result_file("csr"))
+        write_atomically("authority", authority, invited.authority)
+        if not replace_entry(found.folder / "site.toml", "hub", invited.hub):
+            rule = "has no line [data] by itself, so the hub's address cannot be written above it"
+            raise InvalidInput("settings", found.folder / "site.toml", rule, "correct the file")
+        write_atomically("answer", found.result_file(ANSWER), answer.text())
+        write_atomically("invitation", found.invitation, invited.text(), mode=0o600)
+    return answer
+
+
+def _check_same_hub(found: SiteSettings, own: bytes, invited: bytes) -> None:
+    """Raise :class:`InvalidInput` if an invitation is of another authority than a site's own."""
+    if certificates.share_authority(own, invited):
+        return
+    rule = f"is of another hub than {found.folder}"
+    remedy = (
+        f"for a second hub of the same rows join in a new --folder with --ledger {found.ledger}; "
+        "if this hub was made anew, add --new-hub"
+    )
+    raise InvalidInput("invitation", found.name, rule, remedy)

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -223,6 +224,21 @@ def write_settings(
         lines["agreed"] = f"agreed = {json.dumps(agreed)}\n"
     write_new_file(path, _FILE.format(**shown, **lines))
     return path
+
+
+def replace_entry(settings: Path, key: str, value: str) -> bool:
+    """Write a text as an entry at the top of ``site.toml``, in place of an earlier one.
+
+    Returns False, and changes nothing, if the file has no line ``[data]`` to write it above.
+    """
+    old_lines = settings.read_text("utf-8").splitlines()
+    lines = [line for line in old_lines if not re.match(rf"{key}\s*=", line)]
+    if "[data]" not in lines:
+        return False
+    # A key of the file itself must stand above its first table.
+    lines.insert(lines.index("[data]"), f"{key} = {json.dumps(value)}")
+    files.write_atomically("settings", settings, "\n".join(lines) + "\n")
+    return True
 
 
 def digests_of_rows(file: Path, schema: Schema | None, rows: Rows) -> list[bytes]:
@@ -553,7 +569,11 @@ class SiteSettings:
     @property
     def proposed(self) -> Path:
         """File of a plan that the hub proposes, to which nobody has agreed yet."""
-        return self.plan.with_name(f"{self.plan.stem}.proposed.json")
+        return self.plan.with_name(f"{self.plan.name}.proposed")
+
+    def plan_of_run(self, run: str) -> Path:
+        """Return the file that keeps the plan of an earlier run, ``plan.RUN.json``."""
+        return self.plan.with_name(f"{self.plan.stem}.{run}.json")
 
     @property
     def of_proposal(self) -> Self:
@@ -695,8 +715,16 @@ class SiteSettings:
 
     @property
     def lock_file(self) -> Path:
-        """Lock file, in the ledger's folder."""
-        return self.ledger.resolve().with_suffix(".lock")
+        """Lock file of this site.
+
+        It is in the ledger's folder.  A site whose ledger is that of another folder has a lock of
+        its own, so that it takes part at two hubs at a time: the ledger itself, which both share,
+        decides who may spend.
+        """
+        ledger = self.ledger.resolve()
+        if ledger.parent == self.folder or not self.folder.is_dir():
+            return ledger.with_suffix(".lock")
+        return self.folder / f"{self.name}.lock"
 
     def read_final_results(self) -> dict[str, Any] | None:
         """Return the summary of the plan's run if this site has finished it; else None.
