@@ -360,7 +360,7 @@ def test_two_hubs_share_one_ledger_and_its_budget(study: Study, run: Call) -> No
         spent = ledger.total()
     assert 1.0 < spent < 3.0
     # what one hub's run has spent is missing at the other
-    code = second.plan("third", "2.5", folders)
+    code = second.plan("third", "4", folders)
     dear = study.run("site", "agree", "north-2", code)
     assert dear.code == 2 and f"from {spent:.6g}" in dear.err
 

@@ -87,6 +87,7 @@ def site() -> None:
       sottovoce site check here/site.toml     validate everything, send nothing
       sottovoce site agree here               agree to the plan that the hub proposes
       sottovoce site run here/site.toml       take part until the run ends
+      sottovoce site results --folder here    the report again, without a hub
       sottovoce site end here/site.toml       give up this site's part in the run
       sottovoce site renew here/site.toml     before the certificate ends
       sottovoce site replace here/site.toml   a signing key or ledger was lost
@@ -431,11 +432,7 @@ def run_site_to_end(
     done = found.read_final_results()
     if done is None:
         ended = _run_site_session(found, as_json, new_keys)
-        done = {"site": found.name, "run": found.agreed_plan.run}
-        if ended.found is not None:
-            done |= results_document(found.agreed_plan, ended.found)
-        done |= ended.to_dict()
-        done |= ended.times
+        done = _describe_end(found, ended) | ended.times
     else:
         # The run was over before: an older copy of the ledger is noticed all the same.
         if found.ledger.exists():
@@ -448,14 +445,7 @@ def run_site_to_end(
     # How long a site's computations took depends on its rows, so durations are for their holder.
     if not times:
         done = {key: value for key, value in done.items() if key not in ("seconds", "waited")}
-    ending = "npz"
-    if found.agreed_plan.is_inference:
-        ending = "json"
-    done |= {"report": str(found.result_file("html")), "model": str(found.result_file(ending))}
-    if as_json:
-        print_json(done)
-    else:
-        _print_finished_run(done)
+    _show_end(found, done, as_json)
     # Everything is shown before an early end becomes an error with its exit code.
     check_complete_end(found.name, str(done["run"]), str(done["stopped"]), done.get("lost", {}))
 
@@ -498,6 +488,47 @@ def end(settings: Path, as_json: bool) -> None:
         print_json(report)
     else:
         _print_given_up_run(found, report)
+
+
+@site.command()
+@decorate_with_options(
+    [
+        make_option("--folder", "The site's folder.", type=FOLDER, default="."),
+        json_flag_option("Print one JSON object."),
+    ]
+)
+def results(folder: Path, as_json: bool) -> None:
+    """Write the results of the last run again, from this site's ledger alone.
+
+    For a site that lost its report, or its classifier, when the hub is gone: the ledger holds every
+    release and message, and the same results follow.  Nothing is charged, drawn or sent.
+    """
+    found = SiteSettings.read(folder / "site.toml")
+    with exclusive_lock(found.lock_file):
+        ended = found.rebuild_results()
+    done = _describe_end(found, ended)
+    _show_end(found, done, as_json)
+    check_complete_end(found.name, str(done["run"]), str(done["stopped"]), done.get("lost", {}))
+
+
+def _describe_end(found: SiteSettings, ended: Finished) -> dict[str, Any]:
+    """Describe how a run ended as plain data, without times."""
+    done: dict[str, Any] = {"site": found.name, "run": found.agreed_plan.run}
+    if ended.found is not None:
+        done |= results_document(found.agreed_plan, ended.found)
+    return done | ended.to_dict()
+
+
+def _show_end(found: SiteSettings, done: dict[str, Any], as_json: bool) -> None:
+    """Print how a run ended, and where its files are."""
+    ending = "npz"
+    if found.agreed_plan.is_inference:
+        ending = "json"
+    done |= {"report": str(found.result_file("html")), "model": str(found.result_file(ending))}
+    if as_json:
+        print_json(done)
+    else:
+        _print_finished_run(done)
 
 
 def _print_given_up_run(found: SiteSettings, report: dict[str, Any]) -> None:

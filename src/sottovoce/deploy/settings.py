@@ -657,6 +657,21 @@ class SiteSettings:
         self._write_results(session.plan, known, ended)
         return ended
 
+    def rebuild_results(self) -> Finished:
+        """Write the results of the plan's run again, from the ledger alone.
+
+        For a site that lost its report when the hub is gone: see
+        :meth:`sottovoce.deploy.session.SiteSession.replay`.  The caller must hold the lock of
+        :attr:`lock_file`.
+        """
+        run_in_the_way(self.folder / self.name, self.agreed_plan)
+        with self.open_ledger() as ledger:
+            known = self.check_records(ledger)
+            session = self.session(ledger)
+            ended = session.replay()
+        self._write_results(session.plan, known, ended)
+        return ended
+
     def _write_results(self, plan: Plan, known: Known, ended: Finished) -> None:
         """Write the files of an ended run, the summary last: once it exists, all exist.
 
