@@ -131,7 +131,9 @@ def fetch_or_keep(found: SiteSettings, patience: float) -> SiteSettings | None:
     for `patience` seconds is told, and what is in the folder counts.
     """
     try:
-        fetch_proposal(found, tell_site(found), patience)
+        # Another transport than the relay gives no plans: what is in the folder counts.
+        if found.hub:
+            fetch_proposal(found, tell_site(found), patience)
     except Unreachable as error:
         if not (found.proposed.exists() or found.plan.exists()):
             raise
