@@ -32,7 +32,15 @@ Tell = Callable[[str], None]
 def fetch_proposal(found: SiteSettings, tell: Tell, patience: float = math.inf) -> None:
     """Ask the hub for its plan, and keep it as the site's proposal if it is new.
 
-    Parameters and exceptions are those of :func:`fetch_plan` and :func:`keep_proposal`.
+    It raises as :func:`fetch_plan` and :func:`keep_proposal` do.
+
+    Parameters
+    ----------
+    found : SiteSettings
+    tell : callable ``(line)``
+        Called with why it waits, and with what is new.
+    patience : float
+        Seconds to wait for a hub that has a plan.
     """
     keep_proposal(found, fetch_plan(found, tell, patience), tell)
 

@@ -229,7 +229,17 @@ def write_settings(
 def replace_entry(settings: Path, key: str, value: str) -> bool:
     """Write a text as an entry at the top of ``site.toml``, in place of an earlier one.
 
-    Returns False, and changes nothing, if the file has no line ``[data]`` to write it above.
+    Parameters
+    ----------
+    settings : Path
+        The file.
+    key, value : str
+        The entry's name and text.
+
+    Returns
+    -------
+    bool
+        False if the file has no line ``[data]`` to write it above, and is left as it is.
     """
     old_lines = settings.read_text("utf-8").splitlines()
     lines = [line for line in old_lines if not re.match(rf"{key}\s*=", line)]
