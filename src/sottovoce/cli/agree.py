@@ -75,6 +75,12 @@ def agree(words: tuple[str, ...], by: str | None, new_keys: bool) -> None:
             "there is no plan to agree to, here or at the hub",
             "wait until the hub's operator has written one",
         )
+    if _is_agreed_already(found, offered, code):
+        click.echo(
+            f"nothing new to agree to: run {offered.agreed_plan.run} is agreed to, and the hub "
+            "proposes no other"
+        )
+        return
     agreed = ask_for_consent(found, code, person, new_keys)
     run = begun_run(found)
     if not agreed:
@@ -83,6 +89,19 @@ def agree(words: tuple[str, ...], by: str | None, new_keys: bool) -> None:
         click.echo(f"it begins when run {run} is over here (`sottovoce site end` ends that)")
     else:
         click.echo(f"next: sottovoce site run {folder / 'site.toml'}, unless it stays already")
+
+
+def _is_agreed_already(found: SiteSettings, offered: SiteSettings, code: str | None) -> bool:
+    """Return True if what is offered is the site's plan, and enough people have agreed to it.
+
+    False for a code of another plan, which is then refused.
+    """
+    if offered is not found:
+        return False
+    plan = offered.agreed_plan
+    if code is not None and not matches_code(code, plan_comparison_code(plan.digest)):
+        return False
+    return not people_missing(found, plan)
 
 
 def _parse_folder_and_code(words: tuple[str, ...]) -> tuple[Path, str | None]:
@@ -187,7 +206,7 @@ def ask_for_consent(
     with DurableLedger.open(found.ledger) as ledger:
         fresh = ledger.record_consent(plan.run, plan.digest, by)
     what = "agreed" if fresh else "had agreed before"
-    click.echo(f"{by} {what} to run {plan.run}; the ledger says so")
+    click.echo(f"{by} {what} to run {plan.run}: it is in the ledger")
     missing = people_missing(found, plan)
     if not missing:
         install_agreed_proposal(found)
@@ -246,6 +265,7 @@ def _prompt_for_code(question: str) -> str:
         # The end of the input, and not Ctrl-C: a service, or a script.
         if not isinstance(stop.__context__, EOFError):
             raise
+        click.echo("", err=True)
     rule = "is missing, and there is no terminal to ask for it"
     remedy = "give it: `sottovoce site agree NAME CODE`, or --plan-code"
     raise InvalidInput("code", None, rule, remedy)

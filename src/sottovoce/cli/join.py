@@ -384,8 +384,7 @@ def _confirm_budget(budget: LifetimeBudget) -> None:
     """Ask whether the invitation's budget is this site's; raises :class:`InvalidInput` if not."""
     for line in budget.warnings(0):
         click.echo(f"warning: {line}", err=True)
-    delta = f"--delta {budget.delta or 0:g}"
-    remedy = f"decide, and say so: --epsilon {budget.epsilon:g} {delta}"
+    remedy = "decide, and say so, e.g.: --epsilon 3 --delta 1e-5"
     question = (
         f"the invitation proposes epsilon {budget.epsilon:g} and delta {budget.delta or 0:g} as "
         "the budget of these rows for life, and it never changes; is it yours?"
@@ -396,6 +395,7 @@ def _confirm_budget(budget: LifetimeBudget) -> None:
         # The end of the input, and not Ctrl-C: nobody is there.
         if not isinstance(stop.__context__, EOFError):
             raise
+        click.echo("", err=True)
         confirmed = False
     if not confirmed:
         rule = "is the lifetime budget of these rows, and only the site decides it"

@@ -273,7 +273,11 @@ def join(
     if wait:
         _wait_and_take_part(folder, plan_code, by)
     else:
-        click.echo(f"then: sottovoce site join {invitation} --wait")
+        click.echo(
+            f"then: sottovoce site join {invitation} --folder {folder} --wait\n"
+            f"or as a service: sottovoce site run {folder / 'site.toml'} --stay, and for each plan "
+            f"sottovoce site agree {folder}"
+        )
 
 
 def _rejoin(folder: Path, invited: Invitation, new_hub: bool) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from ..deploy.agreement import (
     Tell,
-    begun_run,
     fetch_plan,
     install_agreed_proposal,
     keep_proposal,
@@ -46,19 +45,25 @@ class Staying:
         self._asks_again = 0.0
         # Digest of a plan that the ledger could not pay for, which is not tried again.
         self._too_expensive = ""
+        # State of the files at the last look.
+        self._seen: list[tuple[int, int] | None] = []
 
     def follow(self) -> None:
         """Take part in every run that is agreed to, until an error or a signal ends it."""
         while True:
-            install_agreed_proposal(self._read())
             found = self._read()
-            if self._is_to_run(found):
-                self._run(found)
-                continue
+            # A ledger is verified whenever it is opened: only after something has changed.
+            if _state_of_files(found) != self._seen:
+                install_agreed_proposal(found)
+                found = self._read()
+                if self._is_to_run(found):
+                    self._run(found)
+                    continue
+                self._tell_what_it_waits_for(found)
+                self._seen = _state_of_files(found)
             if time.monotonic() >= self._asks_again:
                 self._ask_hub(found)
                 self._asks_again = time.monotonic() + _BETWEEN_REQUESTS
-            self._tell_who_is_missing(found)
             time.sleep(_BETWEEN_LOOKS)
 
     def _is_to_run(self, found: SiteSettings) -> bool:
@@ -97,9 +102,10 @@ class Staying:
             # Of another party, so no reason to end: the hub may write a better one.
             self._tell_once(f"the hub's plan is not for this site: {error}")
 
-    def _tell_who_is_missing(self, found: SiteSettings) -> None:
-        """Tell once that a proposal waits for people."""
-        if not found.proposed.exists() or begun_run(found) is not None:
+    def _tell_what_it_waits_for(self, found: SiteSettings) -> None:
+        """Tell once that a proposal waits for people, or that there is none."""
+        if not found.proposed.exists():
+            self._tell_once("waits for the hub's next plan")
             return
         plan = found.of_proposal.agreed_plan
         missing = people_missing(found, plan)
@@ -114,3 +120,17 @@ class Staying:
         if line != self._told:
             self._told = line
             self._tell(line)
+
+
+def _state_of_files(found: SiteSettings) -> list[tuple[int, int] | None]:
+    """Return size and time of change of the files on which the next step depends."""
+    files = (found.folder / "site.toml", found.plan, found.proposed, found.ledger)
+    state: list[tuple[int, int] | None] = []
+    for path in files:
+        try:
+            seen = path.stat()
+        except FileNotFoundError:
+            state.append(None)
+            continue
+        state.append((seen.st_size, seen.st_mtime_ns))
+    return state
