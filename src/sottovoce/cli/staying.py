@@ -52,15 +52,17 @@ class Staying:
         """Take part in every run that is agreed to, until an error or a signal ends it."""
         while True:
             found = self._read()
-            # A ledger is verified whenever it is opened: only after something has changed.
-            if _state_of_files(found) != self._seen:
+            # A ledger is verified whenever it is opened: only after something has changed.  The
+            # state is that of before the look, so that what changes meanwhile is looked at again.
+            state = _state_of_files(found)
+            if state != self._seen:
                 install_agreed_proposal(found)
                 found = self._read()
                 if self._is_to_run(found):
                     self._run(found)
                     continue
                 self._tell_what_it_waits_for(found)
-                self._seen = _state_of_files(found)
+                self._seen = state
             if time.monotonic() >= self._asks_again:
                 self._ask_hub(found)
                 self._asks_again = time.monotonic() + _BETWEEN_REQUESTS
@@ -68,7 +70,7 @@ class Staying:
 
     def _is_to_run(self, found: SiteSettings) -> bool:
         """Return True if the site's plan is agreed to and its run is not over."""
-        if not found.plan.exists():
+        if not (found.plan.exists() and found.credentials.certificate.exists()):
             return False
         plan = found.agreed_plan
         if plan.digest == self._too_expensive or found.read_final_results() is not None:
@@ -124,7 +126,13 @@ class Staying:
 
 def _state_of_files(found: SiteSettings) -> list[tuple[int, int] | None]:
     """Return size and time of change of the files on which the next step depends."""
-    files = (found.folder / "site.toml", found.plan, found.proposed, found.ledger)
+    files = (
+        found.folder / "site.toml",
+        found.plan,
+        found.proposed,
+        found.ledger,
+        found.credentials.certificate,
+    )
     state: list[tuple[int, int] | None] = []
     for path in files:
         try:
