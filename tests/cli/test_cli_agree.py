@@ -18,6 +18,7 @@ import pytest
 from command_line import Call, Ran
 from person_at_terminal import Person
 
+from sottovoce.deploy import certificates
 from sottovoce.deploy.demonstration import find_free_port
 from sottovoce.deploy.invitation import Answer, plan_comparison_code
 from sottovoce.deploy.plan_file import read_plan_file
@@ -36,6 +37,13 @@ kind = "number"
 lo = 0
 hi = 100
 """
+STOLEN_KEY = (
+    "sottovoce hub revoke hub NAME",
+    "hub invite NAME",
+    "sottovoce site join NAME.invite --folder NAME",
+    "hub admit",
+)
+"""Commands of the page for a stolen TLS key, in order."""
 BUDGET = ("--epsilon", "3", "--delta", "1e-5")
 
 
@@ -289,6 +297,49 @@ def test_a_site_whose_tls_key_was_stolen_goes_on_with_its_ledger_by_three_comman
         Path(f"north/north.{end}").write_bytes(data)
     thief = study.run("site", "agree", "north", code)
     assert thief.code == 3 and "was revoked" in thief.err
+
+
+def test_the_page_has_the_commands_for_a_stolen_key() -> None:
+    """They are those that the test above types."""
+    page = (Path(__file__).parents[2] / "docs/deploy/it.md").read_text()
+    steps = page[page.index("### A stolen TLS key") : page.index("### Step by step")]
+    found = [steps.index(words) for words in STOLEN_KEY]
+    assert found == sorted(found)
+
+
+def test_a_renewed_certificate_is_put_in_use_by_a_command(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study.invite_and_join()
+    study.plan("trial-1", "0.5")
+    study.hub()
+    # the certificate comes with the proposal
+    assert study.run("site", "agree", "north").code == 2 and Path("north/north.crt").exists()
+    ledger = Path("north/north.ledger").read_bytes()
+    made = study.run("site", "renew", "north/site.toml")
+    assert made.code == 0 and "--take north.crt" in made.out
+    assert study.run("hub", "admit", "hub", "north/renewal/north.csr", "--renew").code == 0
+    old = Path("north/north.key").read_bytes()
+    take = ("site", "renew", "north/site.toml", "--take")
+    wrong = study.run(*take, "hub/east.crt")
+    assert wrong.code == 2 and Path("north/north.key").read_bytes() == old
+    replace_file = certificates._replace_file
+
+    def stop(path: Path, data: bytes, *, secret: bool = False) -> None:
+        if path.suffix == ".crt":
+            raise KeyboardInterrupt
+        replace_file(path, data, secret=secret)
+
+    # stopped between the key and the certificate: the same command goes on
+    monkeypatch.setattr(certificates, "_replace_file", stop)
+    assert study.run(*take, "hub/renewal/north.crt").code == 130
+    monkeypatch.setattr(certificates, "_replace_file", replace_file)
+    assert study.run(*take, "hub/renewal/north.crt").code == 0
+    assert Path("north/north.key").read_bytes() != old and not Path("north/renewal").exists()
+    assert Path("north/north.crt").read_bytes() == Path("hub/renewal/north.crt").read_bytes()
+    assert Path("north/north.ledger").read_bytes() == ledger
+    newer = study.plan("trial-2", "0.5")
+    assert study.run("site", "agree", "north", newer, "--by", "anna").code == 0
 
 
 def test_a_site_that_was_invited_with_a_wrong_port_joins_again_in_its_folder(study: Study) -> None:

@@ -53,6 +53,21 @@ def test_a_consent_that_was_edited_is_noticed(ledger: DurableLedger) -> None:
         DurableLedger.open(ledger.path)
 
 
+def test_a_ledger_of_the_schema_before_takes_consents_and_is_marked(ledger: DurableLedger) -> None:
+    ledger.close()
+    with sqlite3.connect(ledger.path) as db:
+        db.execute("PRAGMA user_version = 4")
+    db.close()
+    with DurableLedger.open(ledger.path) as old:
+        assert old.consents == ()
+        assert old.record_consent("trial", "ab", "anna")
+    with sqlite3.connect(ledger.path) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (5,)
+    db.close()
+    with DurableLedger.open(ledger.path) as again:
+        assert len(again.consents) == 1
+
+
 def test_a_ceiling_binds_below_the_budget(ledger: DurableLedger) -> None:
     event = LaplaceMechanism("test", "replace-one", np.ones(1), np.ones(1))
     ledger.account.ceiling = 0.5

@@ -560,6 +560,14 @@ class SiteSettings:
         return len(people_who_agreed(ledger, digest)) >= self.people_needed
 
     @property
+    def rules(self) -> SiteRules:
+        """What this site asks of every plan."""
+        ceiling = None
+        if math.isfinite(self.ceiling):
+            ceiling = self.ceiling
+        return SiteRules(self.four_eyes, ceiling)
+
+    @property
     def people_needed(self) -> int:
         """How many people must agree to a plan."""
         if self.four_eyes:
