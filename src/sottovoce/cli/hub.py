@@ -298,7 +298,7 @@ def _forget_old_authority(folder: Path, own: Authority) -> None:
     `own` is the authority of the hub's folder, which signs by the newest of its certificates.
     """
     certificates.check_tls_files(
-        "hub", *((folder / name).read_bytes() for name in ("ca.crt", "hub.crt", "hub.key"))
+        "hub", *Credentials(*(folder / name for name in ("ca.crt", "hub.crt", "hub.key"))).read()
     )
     end = certificates.last_usable_time(folder / "ca.crt", folder / "hub.crt")
     # Without the earlier authority, ca.crt would no longer verify a certificate that it signed.

@@ -76,7 +76,7 @@ def fetch_plan(found: SiteSettings, tell: Tell, patience: float = math.inf) -> b
     own = _credentials_for_hub(found)
     certificate, plan = request_certificate_and_plan(found.hub, own, tell, patience=patience)
     if not found.credentials.certificate.exists():
-        key = found.credentials.key.read_bytes()
+        key = certificates.read_tls_key(found.credentials.key)
         certificates.check_tls_files(found.name, own[0], certificate, key)
         write_new_file(found.credentials.certificate, certificate)
     return plan

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import json
+import os
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -424,6 +425,34 @@ def share_authority(one: bytes, other: bytes) -> bool:
     return any(each in second for each in first)
 
 
+PASSPHRASE_FILE = "SOTTOVOCE_TLS_PASSPHRASE_FILE"
+"""Environment variable that names the file with the passphrase of an encrypted TLS key."""
+
+
+def read_tls_key(path: Path) -> bytes:
+    """Return a private TLS key in PEM, not encrypted, from a file that may be.
+
+    The passphrase of an encrypted one is in the file that :data:`PASSPHRASE_FILE` names, so that it
+    is in no command line.  Raises :class:`InvalidInput` without it, or for a wrong one.
+    """
+    pem = read_bounded_file("key", path, KEY)
+    if b"ENCRYPTED" not in pem:
+        return pem
+    named = os.environ.get(PASSPHRASE_FILE)
+    if not named:
+        remedy = f"name the file with its passphrase in the environment: {PASSPHRASE_FILE}=FILE"
+        raise InvalidInput("key", path, "the TLS key is encrypted", remedy)
+    passphrase = read_bounded_file("passphrase", Path(named), KEY).rstrip(b"\r\n")
+    need_cryptography()
+    try:
+        key = serialization.load_pem_private_key(pem, passphrase)
+    except (ValueError, TypeError, exceptions.UnsupportedAlgorithm):
+        remedy = f"correct the file that {PASSPHRASE_FILE} names"
+        raise InvalidInput("key", path, "does not open with the passphrase", remedy) from None
+    form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    return key.private_bytes(*form, serialization.NoEncryption())
+
+
 def check_tls_files(name: str, authority: bytes, certificate: bytes, key: bytes) -> None:
     """Check that a site, or the hub, can connect with its TLS files.
 
@@ -452,7 +481,10 @@ def check_tls_files(name: str, authority: bytes, certificate: bytes, key: bytes)
         names = _common_names_of(mine.subject)
     except TypeError:
         raise InvalidInput(
-            "key", None, "the TLS key is encrypted", "store it without a password"
+            "key",
+            None,
+            "the TLS key is encrypted",
+            f"name the file with its passphrase in the environment: {PASSPHRASE_FILE}=FILE",
         ) from None
     except (ValueError, exceptions.UnsupportedAlgorithm):
         raise InvalidInput("certificate", None, "TLS files cannot be read", again) from None

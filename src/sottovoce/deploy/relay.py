@@ -31,7 +31,7 @@ from ..util.files import read_bounded_file
 from ..util.plain import canonical_json
 from ..util.typing import Any
 from . import limits, requests
-from .certificates import INVITED, check_tls_files
+from .certificates import INVITED, check_tls_files, read_tls_key
 from .files import KEY
 from .hub import Hub
 from .plan import Plan
@@ -118,11 +118,10 @@ class Credentials:
     key: Path
 
     def read(self) -> tuple[bytes, bytes, bytes]:
-        """Return the contents of authority, certificate and key; raises :class:`InvalidInput`."""
+        """Return authority, certificate and key, not encrypted; raises :class:`InvalidInput`."""
         authority = read_bounded_file("authority", self.authority, KEY)
         certificate = read_bounded_file("certificate", self.certificate, KEY)
-        key = read_bounded_file("key", self.key, KEY)
-        return authority, certificate, key
+        return authority, certificate, read_tls_key(self.key)
 
 
 def _message_length_options(most_sent: int, most_received: int) -> tuple[tuple[str, int], ...]:
