@@ -502,13 +502,14 @@ def request_certificate_and_plan(
     Unreachable
         If the hub did not give both for `patience` seconds.
     """
+    # before gRPC is imported: it reads once how much to say
+    require_grpc()
+    import grpc
+
     # the last reason that was told, and when
     told: tuple[str, float] | None = None
     until = time.monotonic() + patience
     with _secure_channel(address, *own, _message_length_options(2**12, _WELCOME)) as channel:
-        # Imported by the line above, which sets how much gRPC says by itself.
-        import grpc
-
         call = channel.unary_unary(f"/{SERVICE}/{WELCOME}")
         while True:
             try:
