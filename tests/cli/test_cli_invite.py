@@ -5,16 +5,13 @@ middle gets.
 from __future__ import annotations
 
 import json
-import os
 import re
-import shlex
 import shutil
-import threading
 from pathlib import Path
 
 import pytest
-import warm
 from command_line import Call
+from person_at_terminal import Person
 
 from sottovoce.deploy.certificates import Authority
 from sottovoce.deploy.demonstration import find_free_port
@@ -40,43 +37,6 @@ COMMANDS = [
     for line in block.replace("\\\n", " ").splitlines()
 ]
 NAMES = ("north", "east", "south")
-
-
-class Person:
-    """Somebody at a terminal: starts a command in a folder, reads what it prints, and types."""
-
-    def __init__(self, folder: Path, command: str) -> None:
-        self.process = warm.start(
-            ["-m", "sottovoce", *shlex.split(command)],
-            cwd=folder,
-            env=os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"},
-            together=True,
-        )
-        self.text, self._news = "", threading.Condition()
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
-
-    def _listen(self) -> None:
-        while letter := self.process.stdout.read(1):
-            with self._news:
-                self.text += letter
-                self._news.notify_all()
-
-    def reads(self, pattern: str) -> str:
-        with self._news:
-            assert self._news.wait_for(lambda: re.search(pattern, self.text), 120.0), self.text
-            found = re.search(pattern, self.text)
-            assert found is not None
-            return found[1] if found.groups() else found[0]
-
-    def types(self, line: str) -> None:
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-
-    def ends(self, code: int = 0) -> None:
-        assert self.process.wait(120.0) == code, self.text
-        self._listener.join()
-        self.process.close()
 
 
 def test_six_commands_and_six_files_of_the_page_lead_to_three_reports(
@@ -174,6 +134,8 @@ def invited(run: Call, tmp_path: Path) -> tuple[Invitation, Answer]:
         "site",
         "--epsilon",
         "2",
+        "--delta",
+        "1e-5",
     )
     budget = re.search(r"epsilon ([^,;]+), delta ([^,;]+)", joined.out)
     assert joined.code == 0 and budget is not None and budget.groups() == ("2", "1e-05")
@@ -191,7 +153,8 @@ def test_a_joined_site_has_what_it_needs(run: Call, invited: tuple[Invitation, A
     assert invited[1].member.key == SigningKey.read("site/north.signing").public
     assert oct(Path("hub/north.invite").stat().st_mode)[-3:] == "600"
     second = run(
-        "site", "join", "hub/north.invite", "--data", "north/rows.csv", "--folder", "other"
+        *("site", "join", "hub/north.invite", "--data", "north/rows.csv", "--folder", "other"),
+        *("--epsilon", "2", "--delta", "1e-5"),
     )
     assert second.code == 2 and "second budget" in second.err
     admitted = run(
@@ -259,7 +222,10 @@ def test_an_invitation_that_was_changed_on_its_way_is_noticed(
         ).text()
     )
     shutil.rmtree("site")
-    joined = run("site", "join", "bad.invite", "--data", "north/rows.csv", "--folder", "site")
+    joined = run(
+        *("site", "join", "bad.invite", "--data", "north/rows.csv", "--folder", "site"),
+        *("--epsilon", "3", "--delta", "1e-5"),
+    )
     heard = Answer.read(Path("site/north.joined")).comparison_code
     assert heard in joined.out
     passed = run("hub", "admit", "hub", "site/north.joined", "--code", f"north={heard}")
@@ -381,6 +347,10 @@ def _second(run: Call) -> str:
             "site2",
             "--schema",
             "schema.toml",
+            "--epsilon",
+            "3",
+            "--delta",
+            "1e-5",
         ).code
         == 0
     )

@@ -228,3 +228,24 @@ def test_an_invitation_is_revoked_with_its_site(sites: Consortium, folder: Path)
     assert not is_revoked(folder, certificate) and key
     call("hub", "revoke", folder, "west")
     assert is_revoked(folder, certificate) and not (folder / "west.invite").exists()
+
+
+def test_a_tls_key_may_have_a_passphrase(
+    sites: Consortium, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a site and of the hub, in a file that the environment names."""
+    north = join(folder, "north")
+    serialization = certificates.serialization
+    for path in (north / "north.key", folder / "hub.key"):
+        key = serialization.load_pem_private_key(path.read_bytes(), None)
+        form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+        path.write_bytes(key.private_bytes(*form, serialization.BestAvailableEncryption(b"s3")))
+    with pytest.raises(InvalidInput, match="TLS key is encrypted"), running(sites, folder):
+        pass
+    monkeypatch.setenv(certificates.PASSPHRASE_FILE, str(tmp_path / "passphrase"))
+    (tmp_path / "passphrase").write_text("s4\n")
+    with pytest.raises(InvalidInput, match="does not open"), running(sites, folder):
+        pass
+    (tmp_path / "passphrase").write_text("s3\n")
+    with running(sites, folder) as port:
+        assert highest(sites, north, port) == 0

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import signal
 import threading
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -297,7 +298,7 @@ def _forget_old_authority(folder: Path, own: Authority) -> None:
     `own` is the authority of the hub's folder, which signs by the newest of its certificates.
     """
     certificates.check_tls_files(
-        "hub", *((folder / name).read_bytes() for name in ("ca.crt", "hub.crt", "hub.key"))
+        "hub", *Credentials(*(folder / name for name in ("ca.crt", "hub.crt", "hub.key"))).read()
     )
     end = certificates.last_usable_time(folder / "ca.crt", folder / "hub.crt")
     # Without the earlier authority, ca.crt would no longer verify a certificate that it signed.
@@ -317,10 +318,11 @@ def _forget_old_authority(folder: Path, own: Authority) -> None:
 def revoke(folder: Path, name: str) -> None:
     """Refuse every certificate and invitation of site NAME from now on, also in a hub that runs.
 
-    For a key that was stolen, or a site that is no longer a member.  The name is free then: a new
-    invitation, or a new request of the same site, can be admitted.  A plan still has the site's
-    signing key: end its part in a run that goes on, and write the next plan with a new key, or
-    without the site.
+    For a key that was stolen, a site that is to be invited anew, or one that is no longer a member.
+    The name is free then.  The same site comes back by `hub invite`: it joins in the folder that it
+    has (`site join NAME.invite --folder FOLDER`), never in a new one, which would be a second
+    ledger of its rows.  A plan still has the site's signing key: if that was stolen too, end the
+    run, and see `site replace`.
     """
     check_site_name("name", name)
     # Of a folder that is no hub's, nothing would be revoked anywhere.
@@ -329,7 +331,13 @@ def revoke(folder: Path, name: str) -> None:
     revoked = ", ".join(gone)
     if not gone:
         revoked = f"{name}, of which {folder} holds no certificate or invitation: check the name"
-    click.echo(f"revoked {revoked}; no certificate of {name} made until now is taken any more")
+    # Certificates know seconds: one that is signed after this command has ended is good.
+    time.sleep(1.0 - time.time() % 1.0)
+    click.echo(
+        f"revoked {revoked}; no certificate of {name} made until now is taken any more\n"
+        f"for the same site again: sottovoce hub invite {name} --folder {folder}; it joins in the "
+        "folder that it has, never in a new one"
+    )
 
 
 @hub.command()

@@ -8,6 +8,7 @@ at the other end: it matches only if neither file was changed on its way.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
@@ -16,12 +17,12 @@ from ..data.schema import Schema
 from ..deploy.certificates import Authority, check_host, hosts_in_certificate
 from ..deploy.files import all_files_or_none, write_new_file
 from ..deploy.invitation import Answer, Invitation, matches_code
-from ..deploy.joining import LifetimeBudget, Made, TableSource, make_site_folder
+from ..deploy.joining import LifetimeBudget, Made, SharedLedger, TableSource, make_site_folder
 from ..deploy.members import ANSWER, Member
 from ..deploy.names import check_site_name
 from ..deploy.relay import grpc_target
+from ..deploy.settings import SiteRules
 from ..errors import InvalidInput, escape_unprintable
-from ..util import files
 from .options import FILE, FOLDER, check_parent_folder, decorate_with_options, make_option
 
 INVITE = "invite"
@@ -130,7 +131,9 @@ def _check_not_invited(folder: Path, names: tuple[str, ...]) -> None:
         for ending in (INVITE, "crt"):
             if f"{name}.{ending}".lower() in taken:
                 rule = f"{folder / name}.{ending} exists: this name was invited or admitted before"
-                remedy = "use another name, or remove an invitation that is not wanted"
+                remedy = (
+                    f"to invite the same site again: `sottovoce hub revoke {folder} {name}` first"
+                )
                 raise InvalidInput("name", name, rule, remedy)
 
 
@@ -256,15 +259,36 @@ def check_spoken_code(question: str, code: str, given: str | None, of: str) -> N
 # The site's side
 
 
-def make_invited_site(
-    invited: Invitation,
-    folder: Path,
-    data: Path | None,
-    schema: Path | None,
-    epsilon: float | None,
-    delta: float | None,
-    accountant: str | None,
-) -> None:
+class Joining(NamedTuple):
+    """What somebody typed of a new site.
+
+    Parameters
+    ----------
+    data : Path or None
+        The site's table; refused if missing.
+    schema : Path or None
+        Schema in place of the invitation's.
+    epsilon, delta : float or None
+        Lifetime budget; delta 0 is pure epsilon.  What is None is asked for, if the invitation
+        proposes it.
+    accountant : str or None
+        Accountant of the new ledger, for its life; None for the default.
+    ledger : Path or None
+        The ledger that these rows have, for a second hub; None makes one.
+    rules : SiteRules
+        What the site asks of every plan.
+    """
+
+    data: Path | None
+    schema: Path | None
+    epsilon: float | None
+    delta: float | None
+    accountant: str | None
+    ledger: Path | None
+    rules: SiteRules
+
+
+def make_invited_site(invited: Invitation, folder: Path, typed: Joining) -> None:
     """Make the folder of an invited site, and say what to do next.
 
     Parameters
@@ -272,33 +296,26 @@ def make_invited_site(
     invited : Invitation
     folder : Path
         The new folder.
-    data : Path or None
-        The site's table; refused if missing.
-    schema : Path or None
-        Schema in place of the invitation's.
-    epsilon, delta : float or None
-        Lifetime budget; None takes what the invitation proposes, and delta 0 is pure epsilon.
-    accountant : str or None
-        Accountant of the new ledger, for its life; None for the default.
+    typed : Joining
 
     Raises
     ------
     InvalidInput
-        If the table, an epsilon or a schema is missing.
+        If the table, an epsilon or a schema is missing, or nobody confirms the budget.
     """
     name = invited.name
-    if data is None:
+    if typed.data is None:
         raise InvalidInput(
             "data", None, "is missing", "give the table of this site: --data rows.csv"
         )
-    budget = _lifetime_budget(invited, epsilon, delta, accountant)
-    if schema is None and invited.schema is None:
+    if typed.schema is None and invited.schema is None:
         rule = "is missing, also from the invitation"
         raise InvalidInput(
             "schema", None, rule, "agree on one with the other sites: --schema schema.toml"
         )
     check_parent_folder("folder", folder)
-    table, files_of_schema = _encoding_source(invited, data, schema)
+    budget = _budget_or_ledger(invited, typed)
+    table, files_of_schema = _encoding_source(invited, typed.data, typed.schema)
 
     def make_more_files(member: Member, request: str) -> dict[str, str]:
         answer = Answer(member, request, invited.digest)
@@ -308,37 +325,81 @@ def make_invited_site(
             f"{name}.{ANSWER}": answer.text(),
         }
 
-    made = make_site_folder(folder, name, invited.hub, table, budget, make_more_files)
-    click.echo(f"made {folder}: {made.member.rows:,} rows, keys, and the one ledger of these rows")
-    if schema is None:
-        click.echo(f"the schema is the invitation's: read {folder / 'schema.toml'}")
-    delta_text = "pure epsilon"
-    if budget.delta is not None:
-        delta_text = f"delta {budget.delta:g}"
-    click.echo(
-        f"lifetime budget of these rows: epsilon {budget.epsilon:g}, {delta_text}; never make a "
-        "second ledger for them"
+    made = make_site_folder(
+        folder, name, invited.hub, table, budget, make_more_files, rules=typed.rules
     )
+    click.echo(f"made {folder}: {made.member.rows:,} rows, keys, {_describe_ledger(budget)}")
+    if typed.schema is None:
+        click.echo(f"the schema is the invitation's: read {folder / 'schema.toml'}")
     print_ledger_notes(made)
     print_next_steps(folder, Answer(made.member, made.request, invited.digest))
+
+
+def _describe_ledger(budget: LifetimeBudget | SharedLedger) -> str:
+    """Describe the ledger of a new site: made with this budget, or shared with another folder."""
+    if isinstance(budget, SharedLedger):
+        return f"and the ledger that these rows have: {budget.path}"
+    delta = "pure epsilon"
+    if budget.delta is not None:
+        delta = f"delta {budget.delta:g}"
+    return (
+        "and the one ledger of these rows\n"
+        f"lifetime budget of these rows: epsilon {budget.epsilon:g}, {delta}; never make a second "
+        "ledger for them"
+    )
+
+
+def _budget_or_ledger(invited: Invitation, typed: Joining) -> LifetimeBudget | SharedLedger:
+    """Return the budget of a new ledger, or the ledger that the rows have."""
+    if typed.ledger is None:
+        return _lifetime_budget(invited, typed.epsilon, typed.delta, typed.accountant)
+    for field in ("epsilon", "delta", "accountant"):
+        if getattr(typed, field) is not None:
+            rule = "cannot be given with --ledger, whose budget never changes"
+            raise InvalidInput(field, None, rule, "leave it out, or give --ceiling")
+    return SharedLedger(typed.ledger)
 
 
 def _lifetime_budget(
     invited: Invitation, epsilon: float | None, delta: float | None, accountant: str | None
 ) -> LifetimeBudget:
-    """Return the budget that was typed, with what the invitation proposes for what was not."""
-    if epsilon is None:
-        epsilon = invited.epsilon
-    if delta is None:
-        delta = invited.delta
-    elif delta == 0:
-        # A ledger of pure epsilon has no delta.
-        delta = None
-    if epsilon is None:
+    """Return the budget that was typed; what the invitation proposes must be confirmed."""
+    if epsilon is None and invited.epsilon is None:
         raise InvalidInput(
             "epsilon", None, "is missing, also from the invitation", "use e.g. --epsilon 3"
         )
-    return LifetimeBudget(epsilon, delta, accountant)
+    silent = epsilon is None or (delta is None and invited.delta is not None)
+    if epsilon is None:
+        epsilon = invited.epsilon or 0.0
+    if delta is None:
+        delta = invited.delta
+    # A ledger of pure epsilon has no delta.
+    budget = LifetimeBudget(epsilon, delta or None, accountant)
+    if silent:
+        _confirm_budget(budget)
+    return budget
+
+
+def _confirm_budget(budget: LifetimeBudget) -> None:
+    """Ask whether the invitation's budget is this site's; raises :class:`InvalidInput` if not."""
+    for line in budget.warnings(0):
+        click.echo(f"warning: {line}", err=True)
+    remedy = "decide, and say so, e.g.: --epsilon 3 --delta 1e-5"
+    question = (
+        f"the invitation proposes epsilon {budget.epsilon:g} and delta {budget.delta or 0:g} as "
+        "the budget of these rows for life, and it never changes; is it yours?"
+    )
+    try:
+        confirmed = click.confirm(question, err=True)
+    except click.Abort as stop:
+        # The end of the input, and not Ctrl-C: nobody is there.
+        if not isinstance(stop.__context__, EOFError):
+            raise
+        click.echo("", err=True)
+        confirmed = False
+    if not confirmed:
+        rule = "is the lifetime budget of these rows, and only the site decides it"
+        raise InvalidInput("epsilon", None, rule, remedy)
 
 
 def _encoding_source(
@@ -354,7 +415,9 @@ def _encoding_source(
 
 
 def print_ledger_notes(made: Made) -> None:
-    """Print what an example run takes of a new ledger, and files that may be one of these rows."""
+    """Print warnings, what an example run takes, and files that may be a ledger of these rows."""
+    for line in made.warnings:
+        click.echo(f"warning: {line}", err=True)
     if made.share is not None:
         click.echo(made.share)
     for why in made.unknown:
@@ -372,12 +435,3 @@ def print_next_steps(folder: Path, answer: Answer) -> None:
         "2. telephone the operator, by a number that you know, and read out this code: "
         f"{answer.comparison_code}"
     )
-
-
-def write_agreed_digest(settings: Path, digest: str) -> None:
-    """Write the plan's digest into ``site.toml``."""
-    old_lines = settings.read_text("utf-8").splitlines()
-    lines = [line for line in old_lines if not line.startswith("agreed =")]
-    # A key of the file itself must stand above its first table.
-    lines.insert(lines.index("[data]"), f'agreed = "{digest}"')
-    files.write_atomically("settings", settings, "\n".join(lines) + "\n")

@@ -108,6 +108,9 @@ def _print_ledger_summary(file: Path, shown: dict[str, Any], console: Console) -
         console.print(f"[bold yellow]note[/]: {escape_markup(caution)}", highlight=False)
     for run in shown["runs"]:
         _print_run_in_ledger(run, console)
+    for one in shown["consents"]:
+        line = f"{one['by']} agreed to run {one['run']}, plan {one['plan'][:16]}..., at {one['at']}"
+        console.print(escape_markup(line), highlight=False, soft_wrap=True)
     console.print(
         "[dim]keep the next line elsewhere: `ledger verify --head` detects a restored backup by "
         "it[/]"
@@ -147,7 +150,11 @@ def _print_run_in_ledger(run: dict[str, Any], console: Console) -> None:
 def verify(file: Path, head: str | None) -> None:
     """Check every record and every stored release of FILE."""
     with DurableLedger.open(file, expected_head=head) as book:
-        click.echo(f"sound; head {book.file.verify(head)}")
+        checked = book.file.verify(head)
+        consents = ""
+        if book.consents:
+            consents = f"{len(book.consents)} consents to plans; "
+        click.echo(f"sound; {consents}head {checked}")
 
 
 @ledger.command()

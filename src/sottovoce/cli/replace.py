@@ -141,7 +141,7 @@ def _replace_lost_ledger(
     name = found.name
     table = TableSource(found.data, Schema.from_toml(found.schema), found.schema)
     budget = LifetimeBudget(epsilon, delta or None)
-    made = make_site_folder(folder, name, found.hub, table, budget, spent=agreed)
+    made = make_site_folder(folder, name, found.hub, table, budget, spent=agreed, rules=found.rules)
     key = SigningKey.read(folder / f"{name}.signing")
     runs = {plan.run: plan.digest for plan in agreed}
     known = Known.read(found.result_file(KNOWN))

@@ -12,35 +12,33 @@ from typing import Any
 
 import click
 
-from ..data.file_formats import header_notes
 from ..data.schema import Schema
 from ..deploy import certificates
+from ..deploy.agreement import (
+    begun_run,
+    fetch_proposal,
+    install_agreed_proposal,
+)
 from ..deploy.answering import results_document
-from ..deploy.files import write_new_file
 from ..deploy.invitation import Answer, Invitation
-from ..deploy.invitation import plan_comparison_code as code_of_plan
-from ..deploy.joining import LifetimeBudget, TableSource, make_site_folder
+from ..deploy.joining import LifetimeBudget, TableSource, make_site_folder, rejoin_site
 from ..deploy.lock import exclusive_lock
 from ..deploy.members import ANSWER
 from ..deploy.names import check_site_name
-from ..deploy.relay import RelayTransport, request_certificate_and_plan
-from ..deploy.report import describe_plan, describe_sums
-from ..deploy.requests import request_and_reply_sizes
+from ..deploy.relay import RelayTransport
 from ..deploy.session import Finished, check_complete_end
-from ..deploy.settings import SiteSettings
+from ..deploy.settings import SiteRules, SiteSettings
 from ..deploy.sums.masks import give_up_run, masking_keys_beside
-from ..deploy.waits import Waits
-from ..errors import EXIT_CODES, InvalidInput, LedgerError, SottovoceError, escape_unprintable
+from ..errors import EXIT_CODES, InvalidInput, LedgerError, SottovoceError
 from ..ledger.durable import DurableLedger
 from ..privacy.statement import Statement, ceil_text
-from ..util import files
+from .agree import BY, agree, ask_for_consent, candidate, name_of_person, tell_site
 from .join import (
     INVITE,
-    check_spoken_code,
+    Joining,
     make_invited_site,
     print_ledger_notes,
     print_next_steps,
-    write_agreed_digest,
 )
 from .options import (
     FILE,
@@ -54,12 +52,28 @@ from .options import (
 from .render import make_privacy_panel
 from .replace import accept, replace
 from .screen import Console, escape_markup, print_json, show_progress_bar
+from .site_check import check_site_settings, erase_old_keys
+from .staying import Staying
 
 _NEW_KEYS = make_option(
     "--new-keys",
     "Known sites may have new signing keys, which they told you themselves.",
     is_flag=True,
 )
+
+
+_RULES = (
+    make_option(
+        "--four-eyes", "Two people must agree to each plan, by `site agree`.", is_flag=True
+    ),
+    make_option(
+        "--ceiling",
+        "Epsilon that all runs together may reach, below the budget; a line of site.toml, which "
+        "can be changed.",
+        type=float,
+    ),
+)
+"""What a new site asks of every plan."""
 
 
 @click.group(epilog=EXIT_CODES)
@@ -71,7 +85,9 @@ def site() -> None:
       sottovoce site init here --name north --hub hub.example.org:8443 \\
           --data rows.csv --schema s.toml --epsilon 3 --delta 1e-5
       sottovoce site check here/site.toml     validate everything, send nothing
+      sottovoce site agree here               agree to the plan that the hub proposes
       sottovoce site run here/site.toml       take part until the run ends
+      sottovoce site results --folder here    the report again, without a hub
       sottovoce site end here/site.toml       give up this site's part in the run
       sottovoce site renew here/site.toml     before the certificate ends
       sottovoce site replace here/site.toml   a signing key or ledger was lost
@@ -109,6 +125,7 @@ def site() -> None:
             "Of the budget, for life.  [default: pure without a delta, else rdp]",
             type=LIFELONG,
         ),
+        *_RULES,
     ]
 )
 def init(
@@ -120,6 +137,8 @@ def init(
     epsilon: float,
     delta: float | None,
     accountant: str | None,
+    four_eyes: bool,
+    ceiling: float | None,
 ) -> None:
     """Make a site's FOLDER: keys, the ledger, site.toml.
 
@@ -137,6 +156,7 @@ def init(
         hub,
         TableSource(data, encoding, schema.resolve()),
         LifetimeBudget(epsilon, delta, accountant),
+        rules=SiteRules(four_eyes, ceiling),
     )
     click.echo(
         f"made {folder}\n"
@@ -167,12 +187,13 @@ def init(
         ),
         make_option(
             "--epsilon",
-            "Lifetime budget of these rows, for good.  [default: as the invitation proposes]",
+            "Lifetime budget of these rows, for good.  [default: asks whether the invitation's is "
+            "yours]",
             type=float,
         ),
         make_option(
             "--delta",
-            "Delta of that budget; 0 for pure epsilon.  [default: as the invitation proposes]",
+            "Delta of that budget; 0 for pure epsilon.  [default: as --epsilon]",
             type=float,
         ),
         make_option(
@@ -181,6 +202,18 @@ def init(
             type=LIFELONG,
         ),
         make_option("--folder", "The site's folder.  [default: its name]", type=FOLDER),
+        make_option(
+            "--ledger",
+            "The ledger that these rows have, in the site's folder of another hub: both hubs share "
+            "its budget.",
+            type=FILE,
+        ),
+        *_RULES,
+        make_option(
+            "--new-hub",
+            "The hub was made anew, with another authority: the site in --folder goes over to it.",
+            is_flag=True,
+        ),
         make_option(
             "--wait",
             "Wait for the hub, show the plan, ask for your consent, and take part to the end.",
@@ -191,6 +224,7 @@ def init(
             "The plan's code, if you have heard it already: --wait does not ask then.",
             metavar="CODE",
         ),
+        BY,
     ]
 )
 def join(
@@ -201,8 +235,13 @@ def join(
     delta: float | None,
     accountant: str | None,
     folder: Path | None,
+    ledger: Path | None,
+    four_eyes: bool,
+    ceiling: float | None,
+    new_hub: bool,
     wait: bool,
     plan_code: str | None,
+    by: str | None,
 ) -> None:
     """Answer the invitation in FILE: make this site's folder, and NAME.joined in it for the hub.
 
@@ -211,92 +250,109 @@ def join(
     telephone.  With --wait the command stays: when the hub runs it shows the plan and its price,
     and takes part if you type the plan's code.  After an interruption the same command goes on, and
     after a run it takes part in the hub's next one.
+
+    A site that was invited again, since the hub moved or a TLS key was stolen, joins in the folder
+    that it has: with a new TLS key, the same signing key and the same ledger.
     """
     invited = Invitation.read(invitation)
     name = invited.name
     folder = folder or Path(name)
     if (folder / "site.toml").exists():
-        # The command is typed again after an interruption: what was made then must be of this
-        # very invitation, and no second ledger is made.
+        # The command is typed again after an interruption, or the site was invited again: no
+        # second ledger is made.
         kept = folder / f"{name}.{INVITE}"
         if not kept.exists() or Invitation.read(kept) != invited:
-            rule = "holds a site that did not join by this invitation"
-            raise InvalidInput(
-                "folder", folder, rule, "use another --folder, or take part with `site run`"
-            )
-        click.echo(f"{folder} is there already: going on")
+            _rejoin(folder, invited, new_hub)
+        else:
+            click.echo(f"{folder} is there already: going on")
         print_next_steps(folder, Answer.read(folder / f"{name}.{ANSWER}"))
     else:
-        make_invited_site(invited, folder, data, schema, epsilon, delta, accountant)
+        rules = SiteRules(four_eyes, ceiling)
+        typed = Joining(data, schema, epsilon, delta, accountant, ledger, rules)
+        make_invited_site(invited, folder, typed)
     if wait:
-        _wait_and_take_part(invited, folder, plan_code)
+        _wait_and_take_part(folder, plan_code, by)
     else:
-        click.echo(f"then: sottovoce site join {invitation} --wait")
-
-
-def _wait_and_take_part(invited: Invitation, folder: Path, typed_code: str | None) -> None:
-    """Get certificate and plan from the hub, ask for consent to the plan, and take part."""
-    settings, name = folder / "site.toml", invited.name
-    found = SiteSettings.read(settings)
-    run_is_over = found.plan.exists() and found.read_final_results() is not None
-    has_files = found.credentials.certificate.exists() and found.plan.exists()
-    if run_is_over or not has_files:
-        _fetch_certificate_and_plan(invited, found, run_is_over)
-    # Read again, because the plan may be that of the next run now.
-    found = SiteSettings.read(settings)
-    agreed = found.agreed_plan
-    if found.digest != agreed.digest:
-        check_site_settings(settings, asks=False)
-        # Masks hide a share only among the sites whose keys are in the plan, so in a run of sums
-        # the hub's operator is not the one to vouch for the plan.
-        if agreed.uses_secure_sums:
-            who = "another site"
-        else:
-            who = "the hub's operator, or another site,"
-        question = (
-            f"{name}: to take part in this run, type the plan's code as {who} reads it to you"
+        click.echo(
+            f"then: sottovoce site join {invitation} --folder {folder} --wait\n"
+            f"or as a service: sottovoce site run {folder / 'site.toml'} --stay, and for each plan "
+            f"sottovoce site agree {folder}"
         )
-        check_spoken_code(question, code_of_plan(agreed.digest), typed_code, "of this plan")
-        write_agreed_digest(settings, agreed.digest)
-    run_site_to_end(settings)
 
 
-def _fetch_certificate_and_plan(
-    invited: Invitation, found: SiteSettings, run_is_over: bool
-) -> None:
-    """Ask the hub, by the invitation's own certificate, for the site's certificate and the plan."""
-    name = invited.name
-    own = invited.authority.encode(), invited.certificate.encode(), invited.key.encode()
-    certificate, plan = request_certificate_and_plan(
-        found.hub, own, lambda line: click.echo(f"{name}: {line}", err=True)
+def _rejoin(folder: Path, invited: Invitation, new_hub: bool) -> None:
+    """Let the site of a folder join by another invitation, and say what changes."""
+    found = SiteSettings.read(folder / "site.toml")
+    before = found.hub
+    rejoin_site(found, invited, new_hub=new_hub)
+    address = f"the hub at {invited.hub}"
+    if before and before != invited.hub:
+        address += f", which was at {before}"
+    click.echo(
+        f"{folder} has joined by this invitation: a new TLS key, {address}; signing key, ledger "
+        f"and budget stay: {found.ledger}"
     )
-    certificates.check_tls_files(name, own[0], certificate, found.credentials.key.read_bytes())
-    for path, content in ((found.credentials.certificate, certificate), (found.plan, plan)):
-        if not path.exists():
-            write_new_file(path, content)
-        elif run_is_over and path == found.plan and path.read_bytes() != content:
-            # The plan of the hub's next run; a certificate that is in use is never replaced here.
-            files.write_atomically("plan", path, content)
+
+
+def _wait_and_take_part(folder: Path, typed_code: str | None, by: str | None) -> None:
+    """Get certificate and plan from the hub, ask for consent to the plan, and take part."""
+    settings = folder / "site.toml"
+    found = SiteSettings.read(settings)
+    run = begun_run(found)
+    if run is None or not found.credentials.certificate.exists():
+        fetch_proposal(found, tell_site(found))
+    if run is None:
+        shown = candidate(found)
+        assert shown is not None
+        with DurableLedger.open(found.ledger) as ledger:
+            agreed = shown.is_agreed(ledger)
+        if not agreed and not ask_for_consent(found, typed_code, name_of_person(by)):
+            click.echo(
+                "a second person must agree, too: `sottovoce site agree` with another --by; then "
+                "repeat this command"
+            )
+            return
+        install_agreed_proposal(found)
+    run_site_to_end(settings)
 
 
 @site.command()
 @click.argument("settings", type=FILE)
-def renew(settings: Path) -> None:
-    """Make a new TLS key, and a request for it.
+@decorate_with_options(
+    [
+        make_option(
+            "--take",
+            "The certificate that the hub signed: put it and the new key in place of the old ones.",
+            type=FILE,
+        )
+    ]
+)
+def renew(settings: Path, take: Path | None) -> None:
+    """Make a new TLS key, and a request for it; then, with --take, put both in use.
 
-    What is in use stays in use until the new files are put in its place.
+    What is in use stays in use until then.  Ledger and signing key stay.  For a stolen TLS key the
+    hub's operator first revokes this site; then a new invitation does the same by one command,
+    `site join` with this folder.
     """
     found = SiteSettings.read(settings)
     folder = found.folder / "renewal"
+    if take is not None:
+        own = found.credentials
+        with exclusive_lock(found.lock_file):
+            certificates.take_renewed_certificate(
+                found.name, folder, take, (own.authority, own.certificate, own.key)
+            )
+        click.echo(f"{found.name} has the new key and certificate; ledger and signing key stay")
+        return
     certificates.write_certificate_request(folder, found.name)
     made = folder / f"{found.name}.csr"
     click.echo(
         f"made {folder}\n"
-        f"1. give the hub's operator {made.name} for `hub admit --renew`, and read out its key: "
+        f"1. give the hub's operator {made.name} for `hub admit --renew` (after a `hub revoke` "
+        "without --renew), and read out its key: "
         f"{certificates.public_key_fingerprint(made.read_bytes())}\n"
-        f"2. when {found.name}.crt comes, stop the site, put it and {folder.name}/{found.name}.key "
-        "in place of "
-        "the old ones, and remove the folder"
+        f"2. when {found.name}.crt comes, stop the site: sottovoce site renew {settings} --take "
+        f"{found.name}.crt"
     )
 
 
@@ -310,183 +366,8 @@ def check(settings: Path, new_keys: bool, as_json: bool) -> None:
     is left of earlier runs; it says what the run will take of the budget, and by which line of
     SETTINGS this site agrees to the plan.
     """
-    check_site_settings(settings, new_keys, as_json)
-
-
-def check_site_settings(
-    settings: Path, new_keys: bool = False, as_json: bool = False, asks: bool = True
-) -> None:
-    """Check everything that a site's settings name, and print it; nothing is sent.
-
-    Parameters
-    ----------
-    settings : Path
-        The site's ``site.toml``.
-    new_keys : bool
-        Accept sites whose keys are others than before.
-    as_json : bool
-        Print JSON.
-    asks : bool
-        Say how to agree to the plan.  False if somebody is about to be asked whether to take part.
-    """
     found = SiteSettings.read(settings)
-    report, accountant = _check_and_report(found, new_keys)
-    if as_json:
-        print_json(report)
-        found.check_plan_is_agreed()
-        return
-    console = Console()
-    _print_plan_and_price(found, report, accountant, console)
-    _print_plan_terms(found, report, asks, console)
-    if asks:
-        found.check_plan_is_agreed()
-    if asks and not report["agreed"]:
-        console.print(
-            "once all sites have the same plan, add this line above "
-            rf"\[data] in {escape_markup(settings.name)}:"
-        )
-        console.print(escape_markup(found.agreed_line), soft_wrap=True, highlight=False)
-    console.print(
-        f"certificate until {report['certificate_ends']}; everything fits; nothing was sent",
-        highlight=False,
-    )
-
-
-def _check_and_report(found: SiteSettings, new_keys: bool) -> tuple[dict[str, Any], str]:
-    """Check all that the settings name, and describe it as plain data.
-
-    The second value is the ledger's accountant, which the printed text needs and the report lacks.
-    """
-    erased = _erase_old_keys(found)
-    with DurableLedger.open(found.ledger) as ledger:
-        remembered = found.check_records(ledger, new_keys=new_keys)
-        session = found.session(ledger)
-        session.check_before_run()
-        # A folder of mapped rows has no header line.
-        if not found.data.is_dir():
-            for note in header_notes(found.data):
-                click.echo(f"Note: {escape_unprintable(found.data.name)}: {note}", err=True)
-        plan = session.plan
-        shown = ledger.show()
-        known = plan.run in ledger.runs
-        # A run that the ledger has begun is in what is spent or held already.
-        takes_now = 0.0
-        if not known:
-            takes_now = float(
-                ledger.account.epsilon_added_by_run(plan.planned_privacy.events(found.name)).max()
-            )
-    found.check_connection()
-    authority = certificates.public_key_fingerprint(found.credentials.read()[0])
-    table = plan.exchange_table
-    planned = plan.planned_privacy.statement
-    asks = None
-    if plan.asks is not None:
-        asks = plan.asks.to_dict()
-    report: dict[str, Any] = {
-        "site": found.name,
-        "run": plan.run,
-        "plan": plan.digest,
-        "hub": found.hub,
-        "rows": int(session.rows.n[0, 0]),
-        "features": table.last_model.width,
-        "method": plan.config.method,
-        "rounds": table.attempts,
-        "asks": asks,
-        "neighbours": list(table.neighbour_names(found.name)),
-        "sites": list(plan.names),
-        "demonstration": plan.demonstration,
-        "spent": shown["spent"][0],
-        "budget": shown["epsilon"][0],
-        "certificate_ends": certificates.last_usable_time(
-            found.credentials.authority, found.credentials.certificate
-        ).isoformat(),
-        "authority": authority,
-        "known": known,
-        "takes": takes_now,
-        "privacy": planned.to_dict(),
-        "participants": plan.facts.participants,
-        "colluders": plan.facts.colluders,
-        "sent": 0,
-        "message_bytes": request_and_reply_sizes(plan)[0],
-        "inbox_bytes": request_and_reply_sizes(plan)[1],
-        "agreed": found.digest == plan.digest,
-        "new_sites": remembered.unknown_sites(plan, found.name),
-        "erased": sorted(erased),
-        "waits": vars(plan.waits),
-    }
-    return report, shown["accountant"]
-
-
-def _print_plan_and_price(
-    found: SiteSettings, report: dict[str, Any], accountant: str, console: Console
-) -> None:
-    """Print what the run asks of a site, what it promises, and what it takes of the ledger."""
-    plan = found.agreed_plan
-    planned = plan.planned_privacy.statement
-    if plan.uses_secure_sums:
-        partners = f"sums {describe_sums(plan)}"
-    else:
-        partners = f"neighbours {escape_markup(', '.join(report['neighbours']))}"
-    console.print(
-        f"[bold]{escape_markup(found.name)}[/] in run [bold]{escape_markup(plan.run)}[/]: "
-        f"{report['rows']:,} "
-        f"{planned.counted}, {report['features']} features, {describe_plan(plan)}, {partners}"
-    )
-    console.print(make_privacy_panel(planned.words, "Privacy of the whole run"))
-    spent, budget = (
-        _format_ledger_epsilon(report["spent"]),
-        _format_ledger_epsilon(report["budget"]),
-    )
-    price = "this run is included"
-    if not report["known"]:
-        price = f"this run will take {ceil_text(report['takes'])} of it"
-    # Only pure epsilons add up; the other accountants compose all runs of a ledger together.
-    if accountant != "pure":
-        price += " (not the plan's epsilon: a ledger counts all its runs together)"
-    console.print(f"ledger: {spent} spent of {budget}; {price}")
-
-
-def _format_ledger_epsilon(value: float | str) -> str:
-    """Format an epsilon of :meth:`DurableLedger.show`, which gives infinity as a text."""
-    if isinstance(value, str):
-        return value
-    return ceil_text(value)
-
-
-def _print_plan_terms(
-    found: SiteSettings, report: dict[str, Any], asks: bool, console: Console
-) -> None:
-    """Print held-out rows, sizes of messages, waits, and what to compare with other sites."""
-    plan = found.agreed_plan
-    planned = plan.planned_privacy.statement
-    if plan.asks is not None and plan.asks.evaluation is not None:
-        console.print(
-            f"{plan.asks.held(report['rows']):,} {planned.counted} are held out by their "
-            "positions: the order "
-            "of the table must not depend on what is in it",
-            highlight=False,
-        )
-    console.print(
-        f"messages of up to {report['message_bytes']:,} bytes, inboxes of up to "
-        f"{report['inbox_bytes']:,} a round: within the limits of all transports and stores",
-        highlight=False,
-    )
-    console.print(_describe_waits(plan.waits), highlight=False)
-    said = f"plan {plan.digest}"
-    # Who is about to be asked for the code must hear it from somebody else, so it is not shown.
-    if asks:
-        said = (
-            f"compare with the other sites and the hub:\nplan {plan.digest}\n"
-            f"authority {report['authority']}\n"
-            f"the plan's code, for the telephone: {code_of_plan(plan.digest)}"
-        )
-    console.print(said, soft_wrap=True, highlight=False)
-    if report["new_sites"]:
-        console.print(
-            "sites that were in no earlier run of this site: "
-            f"{escape_markup(', '.join(report['new_sites']))}",
-            highlight=False,
-        )
+    check_site_settings(candidate(found) or found, new_keys, as_json)
 
 
 @site.command()
@@ -500,17 +381,36 @@ def _print_plan_terms(
             "and no log.",
             is_flag=True,
         ),
+        make_option(
+            "--stay",
+            "Stay as a service: fetch the hub's plans, and take part in each that people agreed to "
+            "by `site agree`.",
+            is_flag=True,
+        ),
         json_flag_option("Print a JSON object a round, and one at the end."),
     ]
 )
-def run(settings: Path, new_keys: bool, times: bool, as_json: bool) -> None:
+def run(settings: Path, new_keys: bool, times: bool, stay: bool, as_json: bool) -> None:
     """Take part in a run until it ends.
 
-    After a crash, or a stop, the same command goes on; nothing is drawn or charged twice.
+    After a crash, or a stop, the same command goes on; nothing is drawn or charged twice.  With
+    --stay it waits for plans that are agreed to, one after another, and takes part in no other; it
+    ends by Ctrl-C or SIGTERM, or with an exit code that asks for a person.
 
     With --json: one JSON object a round on standard output, with what is spent of the rows'
     lifetime budget, and one at the end, with the ledger's head.
     """
+    found = SiteSettings.read(settings)
+    if stay:
+        Staying(
+            lambda: SiteSettings.read(settings),
+            lambda: run_site_to_end(settings, new_keys, times, as_json),
+            tell_site(found),
+        ).follow()
+    install_agreed_proposal(found)
+    if not found.plan.exists() and found.is_invited:
+        remedy = f"agree to one first: `sottovoce site agree {found.folder}`"
+        raise InvalidInput("plan", found.plan, "there is no agreed plan", remedy)
     run_site_to_end(settings, new_keys, times, as_json)
 
 
@@ -531,16 +431,12 @@ def run_site_to_end(
         Print JSON.
     """
     found = SiteSettings.read(settings)
-    _erase_old_keys(found)
+    erase_old_keys(found)
     found.check_connection()
     done = found.read_final_results()
     if done is None:
         ended = _run_site_session(found, as_json, new_keys)
-        done = {"site": found.name, "run": found.agreed_plan.run}
-        if ended.found is not None:
-            done |= results_document(found.agreed_plan, ended.found)
-        done |= ended.to_dict()
-        done |= ended.times
+        done = _describe_end(found, ended) | ended.times
     else:
         # The run was over before: an older copy of the ledger is noticed all the same.
         if found.ledger.exists():
@@ -553,31 +449,9 @@ def run_site_to_end(
     # How long a site's computations took depends on its rows, so durations are for their holder.
     if not times:
         done = {key: value for key, value in done.items() if key not in ("seconds", "waited")}
-    ending = "npz"
-    if found.agreed_plan.is_inference:
-        ending = "json"
-    done |= {"report": str(found.result_file("html")), "model": str(found.result_file(ending))}
-    if as_json:
-        print_json(done)
-    else:
-        _print_finished_run(done)
+    _show_end(found, done, as_json)
     # Everything is shown before an early end becomes an error with its exit code.
     check_complete_end(found.name, str(done["run"]), str(done["stopped"]), done.get("lost", {}))
-
-
-def _describe_waits(waits: Waits) -> str:
-    """Describe how long the rounds of a plan wait."""
-    if waits.waits_for_ever:
-        return "a round waits for all sites, however long it takes"
-    return (
-        f"a round waits {waits.deadline:g} s for its last site, and {waits.patience:g} s where it "
-        "cannot go on without it"
-    )
-
-
-def _erase_old_keys(found: SiteSettings) -> dict[str, str]:
-    """Erase keys of runs of sums that cannot go on, and print a line about each."""
-    return found.erase_old_keys(lambda line: click.echo(f"{found.name}: {line}", err=True))
 
 
 @site.command()
@@ -618,6 +492,47 @@ def end(settings: Path, as_json: bool) -> None:
         print_json(report)
     else:
         _print_given_up_run(found, report)
+
+
+@site.command()
+@decorate_with_options(
+    [
+        make_option("--folder", "The site's folder.", type=FOLDER, default="."),
+        json_flag_option("Print one JSON object."),
+    ]
+)
+def results(folder: Path, as_json: bool) -> None:
+    """Write the results of the last run again, from this site's ledger alone.
+
+    For a site that lost its report, or its classifier, when the hub is gone: the ledger holds every
+    release and message, and the same results follow.  Nothing is charged, drawn or sent.
+    """
+    found = SiteSettings.read(folder / "site.toml")
+    with exclusive_lock(found.lock_file):
+        ended = found.rebuild_results()
+    done = _describe_end(found, ended)
+    _show_end(found, done, as_json)
+    check_complete_end(found.name, str(done["run"]), str(done["stopped"]), done.get("lost", {}))
+
+
+def _describe_end(found: SiteSettings, ended: Finished) -> dict[str, Any]:
+    """Describe how a run ended as plain data, without times."""
+    done: dict[str, Any] = {"site": found.name, "run": found.agreed_plan.run}
+    if ended.found is not None:
+        done |= results_document(found.agreed_plan, ended.found)
+    return done | ended.to_dict()
+
+
+def _show_end(found: SiteSettings, done: dict[str, Any], as_json: bool) -> None:
+    """Print how a run ended, and where its files are."""
+    ending = "npz"
+    if found.agreed_plan.is_inference:
+        ending = "json"
+    done |= {"report": str(found.result_file("html")), "model": str(found.result_file(ending))}
+    if as_json:
+        print_json(done)
+    else:
+        _print_finished_run(done)
 
 
 def _print_given_up_run(found: SiteSettings, report: dict[str, Any]) -> None:
@@ -718,5 +633,6 @@ def _run_site_session(found: SiteSettings, as_json: bool, new_keys: bool) -> Fin
             raise
 
 
+site.add_command(agree)
 site.add_command(replace)
 site.add_command(accept)

@@ -11,8 +11,10 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import json
+import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -335,6 +337,41 @@ def _read_revocations(folder: Path) -> dict[str, str]:
     return dict(found)
 
 
+def take_renewed_certificate(
+    name: str, renewal: Path, given: Path, files: tuple[Path, Path, Path]
+) -> None:
+    """Put a signed certificate and its new key in the place of those in use.
+
+    After a kill amid it the same call goes on: the folder is removed last.
+
+    Parameters
+    ----------
+    name : str
+        The site.
+    renewal : Path
+        Folder of ``site renew``, with the new key.
+    given : Path
+        The certificate that the hub signed.
+    files : (Path, Path, Path)
+        Authority, certificate and key of the site, as in its settings.
+
+    Raises
+    ------
+    InvalidInput
+        If they do not belong together; nothing is changed then.
+    """
+    authority, certificate, key = files
+    fresh = read_bounded_file("certificate", given, KEY)
+    made = read_bounded_file("key", renewal / f"{name}.key", KEY)
+    check_tls_files(name, read_bounded_file("authority", authority, KEY), fresh, made)
+    _replace_file(key, made, secret=True)
+    _replace_file(certificate, fresh)
+    for ending in ("csr", "key"):
+        (renewal / f"{name}.{ending}").unlink(missing_ok=True)
+    with suppress(OSError):
+        renewal.rmdir()
+
+
 def public_key_fingerprint(pem: bytes) -> str:
     """Return the fingerprint of the public key in a certificate or request.
 
@@ -372,6 +409,50 @@ def public_key_fingerprint(pem: bytes) -> str:
     return " ".join(digits[k : k + 4] for k in range(0, 32, 4))
 
 
+def share_authority(one: bytes, other: bytes) -> bool:
+    """Return True if two texts of authorities in PEM have a certificate in common.
+
+    A hub that renews its authority gives both for a while.  Raises :class:`InvalidInput` for a text
+    without a certificate.
+    """
+    need_cryptography()
+    try:
+        first, second = _load_authorities(one), _load_authorities(other)
+    except ValueError:
+        raise InvalidInput(
+            "authority", None, "is not a certificate", "give the file of the hub"
+        ) from None
+    return any(each in second for each in first)
+
+
+PASSPHRASE_FILE = "SOTTOVOCE_TLS_PASSPHRASE_FILE"
+"""Environment variable that names the file with the passphrase of an encrypted TLS key."""
+
+
+def read_tls_key(path: Path) -> bytes:
+    """Return a private TLS key in PEM, not encrypted, from a file that may be.
+
+    The passphrase of an encrypted one is in the file that :data:`PASSPHRASE_FILE` names, so that it
+    is in no command line.  Raises :class:`InvalidInput` without it, or for a wrong one.
+    """
+    pem = read_bounded_file("key", path, KEY)
+    if b"ENCRYPTED" not in pem:
+        return pem
+    named = os.environ.get(PASSPHRASE_FILE)
+    if not named:
+        remedy = f"name the file with its passphrase in the environment: {PASSPHRASE_FILE}=FILE"
+        raise InvalidInput("key", path, "the TLS key is encrypted", remedy)
+    passphrase = read_bounded_file("passphrase", Path(named), KEY).rstrip(b"\r\n")
+    need_cryptography()
+    try:
+        key = serialization.load_pem_private_key(pem, passphrase)
+    except (ValueError, TypeError, exceptions.UnsupportedAlgorithm):
+        remedy = f"correct the file that {PASSPHRASE_FILE} names"
+        raise InvalidInput("key", path, "does not open with the passphrase", remedy) from None
+    form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    return key.private_bytes(*form, serialization.NoEncryption())
+
+
 def check_tls_files(name: str, authority: bytes, certificate: bytes, key: bytes) -> None:
     """Check that a site, or the hub, can connect with its TLS files.
 
@@ -400,7 +481,10 @@ def check_tls_files(name: str, authority: bytes, certificate: bytes, key: bytes)
         names = _common_names_of(mine.subject)
     except TypeError:
         raise InvalidInput(
-            "key", None, "the TLS key is encrypted", "store it without a password"
+            "key",
+            None,
+            "the TLS key is encrypted",
+            f"name the file with its passphrase in the environment: {PASSPHRASE_FILE}=FILE",
         ) from None
     except (ValueError, exceptions.UnsupportedAlgorithm):
         raise InvalidInput("certificate", None, "TLS files cannot be read", again) from None

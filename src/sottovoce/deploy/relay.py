@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import math
 import os
 import threading
 import time
@@ -30,7 +31,7 @@ from ..util.files import read_bounded_file
 from ..util.plain import canonical_json
 from ..util.typing import Any
 from . import limits, requests
-from .certificates import INVITED, check_tls_files
+from .certificates import INVITED, check_tls_files, read_tls_key
 from .files import KEY
 from .hub import Hub
 from .plan import Plan
@@ -117,11 +118,10 @@ class Credentials:
     key: Path
 
     def read(self) -> tuple[bytes, bytes, bytes]:
-        """Return the contents of authority, certificate and key; raises :class:`InvalidInput`."""
+        """Return authority, certificate and key, not encrypted; raises :class:`InvalidInput`."""
         authority = read_bounded_file("authority", self.authority, KEY)
         certificate = read_bounded_file("certificate", self.certificate, KEY)
-        key = read_bounded_file("key", self.key, KEY)
-        return authority, certificate, key
+        return authority, certificate, read_tls_key(self.key)
 
 
 def _message_length_options(most_sent: int, most_received: int) -> tuple[tuple[str, int], ...]:
@@ -469,7 +469,11 @@ def _secure_channel(
 
 
 def request_certificate_and_plan(
-    address: str, own: tuple[bytes, bytes, bytes], tell: Callable[[str], None], every: float = 60.0
+    address: str,
+    own: tuple[bytes, bytes, bytes],
+    tell: Callable[[str], None],
+    every: float = 60.0,
+    patience: float = math.inf,
 ) -> tuple[bytes, bytes]:
     """Ask the hub for a site's certificate and the plan's file, and wait until it gives both.
 
@@ -483,6 +487,8 @@ def request_certificate_and_plan(
         Called when the reason for waiting changes.
     every : float
         Seconds after which the same line is repeated.
+    patience : float
+        Seconds without these files after which it gives up.
 
     Returns
     -------
@@ -493,11 +499,16 @@ def request_certificate_and_plan(
     ------
     Refused
         If the hub refuses the request.
+    Unreachable
+        If the hub did not give both for `patience` seconds.
     """
+    # before gRPC is imported: it reads once how much to say
+    require_grpc()
     import grpc
 
     # the last reason that was told, and when
     told: tuple[str, float] | None = None
+    until = time.monotonic() + patience
     with _secure_channel(address, *own, _message_length_options(2**12, _WELCOME)) as channel:
         call = channel.unary_unary(f"/{SERVICE}/{WELCOME}")
         while True:
@@ -506,10 +517,12 @@ def request_certificate_and_plan(
                 certificate, plan = found.get("certificate"), found.get("plan")
                 if isinstance(certificate, str) and isinstance(plan, str):
                     return certificate.encode(), plan.encode()
-                why = (
-                    "it has not admitted this site: its operator runs `hub run --admit` or `hub "
-                    "admit`"
-                )
+                why = "it has no plan yet"
+                if not isinstance(certificate, str):
+                    why = (
+                        "it has not admitted this site: its operator runs `hub run --admit` or "
+                        "`hub admit`"
+                    )
             except grpc.RpcError as error:
                 if error.code() in (
                     grpc.StatusCode.FAILED_PRECONDITION,
@@ -523,6 +536,8 @@ def request_certificate_and_plan(
                     "authority"
                 )
             now = time.monotonic()
+            if now >= until:
+                raise Unreachable(f"hub={address!r}: gave no plan: {why}")
             if told is None or told[0] != why or now - told[1] >= every:
                 told = why, now
                 tell(f"waits for the hub at {address}: {why}")

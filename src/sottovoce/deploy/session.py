@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -56,6 +57,7 @@ from .keys import SigningKey
 from .known import check_ledger_against_hub
 from .messages import HUB, Kind, Reason
 from .plan import Plan
+from .replay import NoHub, ReplayedNet
 from .site_net import SiteNet
 from .sums.masks import masking_key_path
 from .transport import Transport
@@ -144,6 +146,16 @@ class Finished:
         if self.lost:
             plain["lost"] = self.lost
         return plain
+
+
+class _End(NamedTuple):
+    """How a run ended for a site: model, outcome, recipes' results, map of rows, seconds."""
+
+    model: Array
+    outcome: Outcome
+    found: Found | None
+    move: Move | None
+    seconds: float
 
 
 def check_complete_end(site: str, run: str, stopped: str, lost: Mapping[str, str]) -> None:
@@ -386,6 +398,45 @@ class SiteSession:
         """
         noise, rows = self.check_before_run(bind=True)
         net, asker, book = self._prepare_network(noise, transport)
+        end = self._go_to_end(net, asker, rows, noise, book)
+        # Sends nothing if the others go on without this site.
+        net.leave_run(_WORDS.get(end.outcome.stopped))
+        book.close()
+        return self._finished(net, end, noise, len(book.rows))
+
+    def replay(self) -> Finished:
+        """Go through a run that is over again, from the ledger alone: the same results.
+
+        Nothing is charged, drawn, signed or sent, and the ledger stays as it is.
+
+        Raises
+        ------
+        InvalidInput
+            If the run did not come to its end in this ledger, or rows and plan do not fit.
+        LedgerError
+            If the ledger lacks a release, or was used for other rows.
+        """
+        plan = self.plan
+        noise, rows = self.check_before_run()
+        if plan.run not in self.ledger.runs:
+            rule = "is not in the ledger: this site has taken no part in it"
+            raise InvalidInput("run", plan.run, rule, "there is nothing to show")
+        book = self.ledger.resume(plan.run, plan.digest)
+        book.replays_only = True
+        journal = Journal(self.ledger, plan.run)
+        secret = masking_key_path(self.ledger.path, plan.run)
+        net = ReplayedNet(plan, self.name, journal, NoHub(), self.key, secret)
+        asker = self._make_asker(net, noise, book)
+        end = self._go_to_end(net, asker, rows, noise, book)
+        if end.outcome.stopped not in (FINISHED, BUDGET, FEW):
+            rule = "did not come to its end in this ledger"
+            raise InvalidInput("run", plan.run, rule, "go on with `sottovoce site run`")
+        return self._finished(net, end, noise, len(book.rows))
+
+    def _go_to_end(
+        self, net: SiteNet, asker: Asker | None, rows: Rows, noise: Noise, book: Run
+    ) -> _End:
+        """Go from the greetings to the last model; arguments as of :meth:`_train_and_answer`."""
         started = time.perf_counter()
         try:
             net.exchange_greetings()
@@ -412,23 +463,23 @@ class SiteSession:
                     net.leave_run("it cannot go on")
             raise
         outcome = _finish_with_last_model(net, outcome, model)
-        seconds = time.perf_counter() - started
-        # Sends nothing if the others go on without this site.
-        net.leave_run(_WORDS.get(outcome.stopped))
-        book.close()
+        return _End(model, outcome, found, move, time.perf_counter() - started)
+
+    def _finished(self, net: SiteNet, end: _End, noise: Noise, made: int) -> Finished:
+        """Return the results of a run that ended, after `made` releases."""
         done = net.exchanges
         return Finished(
-            model=model,
-            outcome=outcome,
-            statement=self._statement_of_planned(noise, len(book.rows)),
+            model=end.model,
+            outcome=end.outcome,
+            statement=self._statement_of_planned(noise, made),
             spent=self.ledger.total(),
             budget=float(self.ledger.epsilon[0]),
-            seconds=seconds,
+            seconds=end.seconds,
             waited=done.waited,
             lost=done.lost,
-            found=found,
+            found=end.found,
             head=self.ledger.file.head(),
-            move=move,
+            move=end.move,
             roster=done.roster,
         )
 
@@ -447,12 +498,16 @@ class SiteSession:
         book = self._reserve_run()
         secret = masking_key_path(self.ledger.path, plan.run)
         net = SiteNet(plan, self.name, journal, transport, self.key, secret)
+        return net, self._make_asker(net, noise, book), book
+
+    def _make_asker(self, net: SiteNet, noise: Noise, book: Run) -> Asker | None:
+        """Return what runs the plan's recipes; None if it has none."""
+        plan = self.plan
         if plan.asks is None or self.table is None:
-            return net, None, book
-        asker = make_site_asker(
+            return None
+        return make_site_asker(
             plan, self.name, self.table, net, noise, book, self._observe_recipe_round
         )
-        return net, asker, book
 
     def _check_journal_is_newest(self, journal: Journal, transport: Transport) -> None:
         """Check that the hub has no message of this site that its ledger lacks.

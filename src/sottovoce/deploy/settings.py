@@ -11,6 +11,8 @@ plan with what it names (``sottovoce site run``).
     plan = "plan.json"
     ledger = "north.ledger"
     agreed = "5b0c..."           # the plan's digest, compared with the other sites; sums need it
+    four_eyes = true             # optional: two people must agree to a plan (`site agree`)
+    ceiling = 2.0                # optional: epsilon that all runs may reach, below the budget
 
     [data]
     file = "rows.csv"            # a table (.csv, .parquet, ...), or a folder made by write_rows
@@ -29,8 +31,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Self
@@ -85,6 +88,8 @@ _TOP = {
     "ledger": str,
     "agreed": str,
     "patience": int | float,
+    "four_eyes": bool,
+    "ceiling": int | float,
     "data": dict,
     "keys": dict,
 }
@@ -93,10 +98,17 @@ _DATA = {"file": str, "schema": str}
 """Entries of the table ``[data]``."""
 _KEYS = {"authority": str, "certificate": str, "key": str, "signing": str}
 """Entries of the table ``[keys]``."""
-_WORDS = {str: "a text in quotes", dict: "a table of entries", int | float: "a number"}
+_WORDS = {
+    str: "a text in quotes",
+    dict: "a table of entries",
+    int | float: "a number",
+    bool: "true or false",
+}
 """What an entry of a type is in TOML, for messages."""
 PATIENCE = 600.0
 """Default of ``patience``: seconds without a reply after which the hub counts as unreachable."""
+EYES = 2
+"""People who must agree to a plan where ``four_eyes = true``."""
 _MOST_PATIENCE = 10**8
 """The largest ``patience``, some three years."""
 _LONGEST = 4096
@@ -105,6 +117,8 @@ _OPTIONAL = {
     "hub",
     "agreed",
     "patience",
+    "four_eyes",
+    "ceiling",
     "schema",
     "keys.authority",
     "keys.certificate",
@@ -117,7 +131,7 @@ name = {name}
 hub = {hub}
 plan = "plan.json"
 ledger = {ledger}
-{agreed}
+{agreed}{rules}
 [data]
 file = {data}
 {schema}
@@ -129,6 +143,32 @@ signing = {signing}
 """
 
 
+@dataclass(frozen=True)
+class SiteRules:
+    """What a new site asks of every plan.
+
+    Parameters
+    ----------
+    four_eyes : bool
+        Two people must agree.
+    ceiling : float, optional
+        Epsilon that all runs together may reach, below the ledger's budget.
+    """
+
+    four_eyes: bool = False
+    ceiling: float | None = None
+
+    @property
+    def lines(self) -> str:
+        """The entries of ``site.toml``."""
+        found = ""
+        if self.four_eyes:
+            found += "four_eyes = true\n"
+        if self.ceiling is not None:
+            found += f"ceiling = {_checked_ceiling(self.ceiling)!r}\n"
+        return found
+
+
 def write_settings(
     folder: Path,
     name: str,
@@ -136,6 +176,8 @@ def write_settings(
     data: Path,
     schema: Path | None = None,
     agreed: str | None = None,
+    rules: SiteRules | None = None,
+    ledger: Path | None = None,
 ) -> Path:
     """Write a site's ``site.toml``, a new file in its folder.
 
@@ -153,6 +195,10 @@ def write_settings(
         File of a schema that must agree with the plan's.
     agreed : str, optional
         Digest of the plan to which the site agrees.
+    rules : SiteRules, optional
+        What the site asks of every plan.
+    ledger : Path, optional
+        The ledger, if it is not in the folder.
 
     Returns
     -------
@@ -162,7 +208,7 @@ def write_settings(
     values = {
         "name": name,
         "hub": hub,
-        "ledger": f"{name}.ledger",
+        "ledger": str(ledger or f"{name}.ledger"),
         "data": str(data),
         "certificate": f"{name}.crt",
         "key": f"{name}.key",
@@ -171,13 +217,38 @@ def write_settings(
     # a JSON string is a TOML string, too
     shown = {key: json.dumps(value) for key, value in values.items()}
     path = folder / "site.toml"
-    lines = {"schema": "", "agreed": ""}
+    lines = {"schema": "", "agreed": "", "rules": (rules or SiteRules()).lines}
     if schema is not None:
         lines["schema"] = f"schema = {json.dumps(str(schema))}\n"
     if agreed is not None:
         lines["agreed"] = f"agreed = {json.dumps(agreed)}\n"
     write_new_file(path, _FILE.format(**shown, **lines))
     return path
+
+
+def replace_entry(settings: Path, key: str, value: str) -> bool:
+    """Write a text as an entry at the top of ``site.toml``, in place of an earlier one.
+
+    Parameters
+    ----------
+    settings : Path
+        The file.
+    key, value : str
+        The entry's name and text.
+
+    Returns
+    -------
+    bool
+        False if the file has no line ``[data]`` to write it above, and is left as it is.
+    """
+    old_lines = settings.read_text("utf-8").splitlines()
+    lines = [line for line in old_lines if not re.match(rf"{key}\s*=", line)]
+    if "[data]" not in lines:
+        return False
+    # A key of the file itself must stand above its first table.
+    lines.insert(lines.index("[data]"), f"{key} = {json.dumps(value)}")
+    files.write_atomically("settings", settings, "\n".join(lines) + "\n")
+    return True
 
 
 def digests_of_rows(file: Path, schema: Schema | None, rows: Rows) -> list[bytes]:
@@ -206,7 +277,9 @@ def digests_of_rows(file: Path, schema: Schema | None, rows: Rows) -> list[bytes
     return [raw, encoded]
 
 
-def check_no_other_ledger(data: Path, folder: Path, *fingerprints: bytes) -> list[str]:
+def check_no_other_ledger(
+    data: Path, folder: Path, *fingerprints: bytes, known: Path | None = None
+) -> list[str]:
     """Check, before a new ledger is made, that no ledger nearby is of the same rows.
 
     Compares every ``*.ledger`` in the folder of the data (for a link, its own folder too), in the
@@ -220,6 +293,8 @@ def check_no_other_ledger(data: Path, folder: Path, *fingerprints: bytes) -> lis
         Where the ledger is to be made.
     *fingerprints : bytes
         Digests of the rows (:func:`digests_of_rows`).
+    known : Path, optional
+        The ledger of these rows that is to be used.
 
     Returns
     -------
@@ -233,6 +308,8 @@ def check_no_other_ledger(data: Path, folder: Path, *fingerprints: bytes) -> lis
     """
     unknown: list[str] = []
     for path in _find_ledgers_near(data, folder):
+        if known is not None and path.resolve() == known:
+            continue
         try:
             there = is_ledger_of_rows(path, *fingerprints)
         except SottovoceError as error:
@@ -243,7 +320,10 @@ def check_no_other_ledger(data: Path, folder: Path, *fingerprints: bytes) -> lis
                 f"already has the ledger {path}: a second one would be a second budget for the "
                 "same rows"
             )
-            remedy = "use that ledger: put the plan into its folder"
+            remedy = (
+                "use that ledger: `site join FILE --folder` with its folder goes on there, also by "
+                "a new invitation of its hub; for another hub add --ledger with its path"
+            )
             raise InvalidInput("data", data, rule, remedy)
     return unknown
 
@@ -326,6 +406,10 @@ class SiteSettings:
         Seconds without a reply after which the hub counts as unreachable.
     digest : str, optional
         Digest of the plan to which this site has agreed, the entry ``agreed``.
+    four_eyes : bool
+        Whether two people must agree to a plan.
+    ceiling : float
+        Epsilon that all runs together may reach; infinite for the ledger's budget alone.
     """
 
     folder: Path
@@ -339,6 +423,8 @@ class SiteSettings:
     schema: Path | None = None
     patience: float = PATIENCE
     digest: str | None = None
+    four_eyes: bool = False
+    ceiling: float = math.inf
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
@@ -390,7 +476,15 @@ class SiteSettings:
             schema,
             float(patience),
             given.get("agreed"),
+            given.get("four_eyes", False),
+            _checked_ceiling(given.get("ceiling")),
         )
+
+    def open_ledger(self) -> DurableLedger:
+        """Open the ledger, which then keeps to this site's ceiling."""
+        ledger = DurableLedger.open(self.ledger)
+        ledger.account.ceiling = self.ceiling
+        return ledger
 
     def check_connection(self) -> None:
         """Raise :class:`InvalidInput` for an address or TLS files that allow no connection."""
@@ -425,25 +519,84 @@ class SiteSettings:
                 )
         return plan
 
-    def check_plan_is_agreed(self) -> None:
-        """Check that the entry ``agreed`` is the digest of this plan.
+    def check_plan_is_agreed(self, ledger: DurableLedger) -> None:
+        """Check that the people of this site agreed to this plan.
 
-        It may be absent, except for a plan of secure sums.  Raises :class:`InvalidInput`.
+        They did if the ledger has their consent (``sottovoce site agree``), two people's with
+        `four_eyes`; or if the entry ``agreed`` is the plan's digest.  The entry may be absent for a
+        plan that somebody put into the folder, except for a plan of secure sums.  Raises
+        :class:`InvalidInput`.
         """
-        digest = self.agreed_plan.digest
-        if self.digest == digest or (self.digest is None and not self.agreed_plan.uses_secure_sums):
+        if self.is_agreed(ledger):
+            return
+        plan = self.agreed_plan
+        if self.four_eyes:
+            rule = _lack_of_people(people_who_agreed(ledger, plan.digest))
+            raise InvalidInput("four_eyes", True, rule, _how_to_agree(self))
+        if self.digest is None and not (plan.uses_secure_sums or self.is_invited):
             return
         rule = f"is not the digest of {self.plan.name}"
         if self.digest is None:
-            rule = (
-                "is missing, but masks protect a site only if all sites use the keys of the "
-                "same plan"
-            )
+            rule = "is missing, and nobody has agreed to this plan"
+            if plan.uses_secure_sums:
+                rule = (
+                    "is missing, but masks protect a site only if all sites use the keys of the "
+                    "same plan"
+                )
         remedy = (
             "compare the digest with the other sites by telephone; if all are equal, "
-            f"write {self.agreed_line}"
+            f"{_how_to_agree(self)}, or write {self.agreed_line}"
         )
         raise InvalidInput("agreed", self.digest, rule, f"{remedy} above [data] in site.toml")
+
+    def is_agreed(self, ledger: DurableLedger) -> bool:
+        """Return True if enough people agreed to this plan, or the entry ``agreed`` is its digest.
+
+        The entry is one person's: where two must agree, it does not count.
+        """
+        digest = self.agreed_plan.digest
+        if not self.four_eyes and self.digest == digest:
+            return True
+        return len(people_who_agreed(ledger, digest)) >= self.people_needed
+
+    @property
+    def rules(self) -> SiteRules:
+        """What this site asks of every plan."""
+        ceiling = None
+        if math.isfinite(self.ceiling):
+            ceiling = self.ceiling
+        return SiteRules(self.four_eyes, ceiling)
+
+    @property
+    def people_needed(self) -> int:
+        """How many people must agree to a plan."""
+        if self.four_eyes:
+            return EYES
+        return 1
+
+    @property
+    def invitation(self) -> Path:
+        """File of the invitation by which the site joined; absent after ``site init``."""
+        return self.result_file("invite")
+
+    @property
+    def is_invited(self) -> bool:
+        """True if the site joined by an invitation, so that its plans come from the hub."""
+        return self.invitation.exists()
+
+    @property
+    def proposed(self) -> Path:
+        """File of a plan that the hub proposes, to which nobody has agreed yet."""
+        return self.plan.with_name(f"{self.plan.name}.proposed")
+
+    def plan_of_run(self, run: str) -> Path:
+        """Return the file that keeps the plan of an earlier run, ``plan.RUN.json``."""
+        return self.plan.with_name(f"{self.plan.stem}.{run}.json")
+
+    @property
+    def of_proposal(self) -> Self:
+        """The same settings with the proposed plan in the place of the plan."""
+        return replace(self, plan=self.proposed)
 
     @property
     def agreed_line(self) -> str:
@@ -513,12 +666,27 @@ class SiteSettings:
         """
         # Raises, before anything is spent, if the results could not be written at the end.
         run_in_the_way(self.folder / self.name, self.agreed_plan)
-        with DurableLedger.open(self.ledger) as ledger:
+        with self.open_ledger() as ledger:
             known = self.check_records(ledger, new_keys=new_keys)
-            self.check_plan_is_agreed()
+            self.check_plan_is_agreed(ledger)
             observers = [] if watch is None else [_budget_observer(watch, ledger)]
             session = self.session(ledger, observers)
             ended = session.run(transport)
+        self._write_results(session.plan, known, ended)
+        return ended
+
+    def rebuild_results(self) -> Finished:
+        """Write the results of the plan's run again, from the ledger alone.
+
+        For a site that lost its report when the hub is gone: see
+        :meth:`sottovoce.deploy.session.SiteSession.replay`.  The caller must hold the lock of
+        :attr:`lock_file`.
+        """
+        run_in_the_way(self.folder / self.name, self.agreed_plan)
+        with self.open_ledger() as ledger:
+            known = self.check_records(ledger)
+            session = self.session(ledger)
+            ended = session.replay()
         self._write_results(session.plan, known, ended)
         return ended
 
@@ -580,15 +748,27 @@ class SiteSettings:
 
     @property
     def lock_file(self) -> Path:
-        """Lock file, in the ledger's folder."""
-        return self.ledger.resolve().with_suffix(".lock")
+        """Lock file of this site.
+
+        It is in the ledger's folder.  A site whose ledger is that of another folder has a lock of
+        its own, so that it takes part at two hubs at a time: the ledger itself, which both share,
+        decides who may spend.
+        """
+        ledger = self.ledger.resolve()
+        if ledger.parent == self.folder or not self.folder.is_dir():
+            return ledger.with_suffix(".lock")
+        return self.folder / f"{self.name}.lock"
 
     def read_final_results(self) -> dict[str, Any] | None:
         """Return the summary of the plan's run if this site has finished it; else None.
 
         A run that ended early counts as finished, too, once its summary is written.
         """
-        found = read_finished_results(self.folder / self.name, self.agreed_plan)
+        return self.read_results_of(self.agreed_plan)
+
+    def read_results_of(self, plan: Plan) -> dict[str, Any] | None:
+        """Return the summary of a plan's run if this site has finished it; else None."""
+        found = read_finished_results(self.folder / self.name, plan)
         if found is None or found.get("stopped") in (FINISHED, BUDGET):
             return found
         # Summaries of version 0.1 lack this entry, and state too little of runs that ended early.
@@ -599,6 +779,32 @@ class SiteSettings:
     def result_file(self, kind: str) -> Path:
         """Return the path of a file of results by its ending, such as ``html``."""
         return self.folder / f"{self.name}.{kind}"
+
+
+def _checked_ceiling(given: float | None) -> float:
+    """Return the entry ``ceiling`` as a number; infinite if it is absent."""
+    if given is None:
+        return math.inf
+    if not given > 0.0:
+        raise InvalidInput("ceiling", given, "must be above 0", "write e.g. ceiling = 2.0")
+    return float(given)
+
+
+def people_who_agreed(ledger: DurableLedger, digest: str) -> list[str]:
+    """Return the names of the people whose consent to a plan the ledger has, by its digest."""
+    return [one.by for one in ledger.consents if one.plan == digest]
+
+
+def _lack_of_people(people: Sequence[str]) -> str:
+    """Say who is missing where two people must agree to a plan."""
+    if not people:
+        return "asks for the consent of two people, and nobody has agreed to this plan"
+    return f"asks for the consent of two people, and {people[0]} alone has agreed to this plan"
+
+
+def _how_to_agree(found: SiteSettings) -> str:
+    """Return the command by which somebody agrees to a plan."""
+    return f"use `sottovoce site agree {found.folder.name}`"
 
 
 def _budget_observer(watch: Watch, ledger: DurableLedger) -> Observer:
@@ -624,7 +830,8 @@ def _check_entries(prefix: str, given: dict[str, Any], known: dict[str, Any]) ->
                 prefix + key, None, f"must be one of {', '.join(known)}", "remove or correct it"
             )
         # To Python True is an int, and would pass for a number of seconds.
-        if not isinstance(value, known[key]) or isinstance(value, bool):
+        is_flag = isinstance(value, bool)
+        if not isinstance(value, known[key]) or is_flag != (known[key] is bool):
             rule = f"must be {_WORDS[known[key]]}"
             raise InvalidInput(prefix + key, None, rule, "write it as `sottovoce site init` does")
     for key in known:

@@ -55,6 +55,9 @@ class SiteNet(Net):
         Number of sites that this one hears.
     """
 
+    exchanges_class = Exchanges
+    """What carries the messages; another class for a replay."""
+
     def __init__(
         self,
         plan: Plan,
@@ -66,7 +69,7 @@ class SiteNet(Net):
     ) -> None:
         self._plan = plan
         self._name = name
-        self.exchanges = Exchanges(plan, name, journal, transport, key)
+        self.exchanges = self.exchanges_class(plan, name, journal, transport, key)
         self._edges = Edges()
         self._own_key = OwnKey(plan, name, secret)
         self._witnesses = Witnesses(

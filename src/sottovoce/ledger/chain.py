@@ -30,7 +30,7 @@ SCHEMA_VERSION = 5
 _READS = (3, 4, SCHEMA_VERSION)
 """Schemas that this version reads.  Schema 3 had SQLite's write-ahead log; records of 3 and 4 hold
 every event whole."""
-OF_PRESENT_SCHEMA = ("reserve", "charge")
+OF_PRESENT_SCHEMA = ("reserve", "charge", "consent")
 """Kinds of records that readers of earlier schemas cannot read."""
 APPLICATION = 0x736F7474
 """The letters "sott", which tell a ledger from any other SQLite file."""

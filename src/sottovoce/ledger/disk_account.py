@@ -18,10 +18,18 @@ from .identity import RowsIdentity
 
 
 class DiskAccount:
-    """Totals of the rows and reservations in a file, compared with its lifetime budget."""
+    """Totals of the rows and reservations in a file, compared with its lifetime budget.
+
+    Attributes
+    ----------
+    ceiling : float
+        Epsilon that all runs together may reach here, if it is below the budget in the file, which
+        never changes; infinite for none.
+    """
 
     def __init__(self, file: ChainFile[History], identity: RowsIdentity) -> None:
         self._file, self._identity = file, identity
+        self.ceiling = float("inf")
 
     def spent(self) -> Array:
         """Return the epsilon of each node by the rows, (N,)."""
@@ -76,8 +84,9 @@ class DiskAccount:
         after = _broadcast_to_nodes(state, state.epsilon_per_node(held + counts, events))
         spent = _broadcast_to_nodes(state, state.epsilon_per_node())
         committed = _broadcast_to_nodes(state, state.epsilon_per_node(held))
+        limits = np.minimum(state.epsilon, self.ceiling)
         # Not "after > epsilon": NaN is over, too.
-        over = np.flatnonzero(~(after <= state.epsilon))
+        over = np.flatnonzero(~(after <= limits))
         if over.size:
             node = int(over[0])
             where = f"node {node}" if state.epsilon.size > 1 else "these rows"
@@ -85,9 +94,12 @@ class DiskAccount:
             if held:
                 now = f"{spent[node]:.6g} spent, the rest reserved by open runs"
                 remedy += ", or close abandoned runs"
+            whose = "the ledger's budget"
+            if limits[node] < state.epsilon[node]:
+                whose = "the ceiling that this site set itself"
             raise BudgetExceeded(
-                f"epsilon={state.epsilon[node]:g}: {what} would bring {where} from "
-                f"{committed[node]:.6g} ({now}) to {after[node]:.6g}, above the ledger's budget; "
+                f"epsilon={limits[node]:g}: {what} would bring {where} from "
+                f"{committed[node]:.6g} ({now}) to {after[node]:.6g}, above {whose}; "
                 f"nothing was {undone}; {remedy}"
             )
         return after - committed

@@ -40,7 +40,7 @@ from ..util.typing import Any, Array, ArrayLike
 from .digest import rows_digest
 from .disk_account import DiskAccount
 from .file import ChainFile
-from .history import MOST, History, RunHistory, packed
+from .history import MOST, Consent, History, RunHistory, packed
 from .identity import RowsIdentity, check_digest_lengths
 from .memory import validate_target
 from .readings import NeverCopied, Readings
@@ -50,6 +50,8 @@ from .runs import Runs, explain_run_is_over, unused_run_name
 from .summary import summary
 
 __all__ = ["DurableLedger", "rows_digest"]
+_LONGEST_NAME = 128
+"""The most characters of the name of a person who agrees to a plan."""
 
 
 class DurableLedger(NeverCopied, Readings):
@@ -368,6 +370,42 @@ class DurableLedger(NeverCopied, Readings):
             raise LedgerMismatch(f"run={run!r}: {rule}")
         return self._open_run(run)
 
+    @property
+    def consents(self) -> tuple[Consent, ...]:
+        """All consents to plans, in the order in which they were given."""
+        return tuple(self.file.read().consents)
+
+    def record_consent(self, run: str, plan: str, by: str) -> bool:
+        """Record, durably, that somebody agreed to a plan; nothing is spent.
+
+        Parameters
+        ----------
+        run, plan : str
+            Name of the run, and digest of its plan.
+        by : str
+            Who agreed, 1 to 128 printable characters.
+
+        Returns
+        -------
+        bool
+            False if the same person's consent to this plan was recorded before.
+
+        Raises
+        ------
+        InvalidInput
+            If `by` is empty, too long, or not printable.
+        """
+        if not 0 < len(by.strip()) <= _LONGEST_NAME or not by.isprintable():
+            rule = f"must be 1 to {_LONGEST_NAME} printable characters"
+            raise InvalidInput("by", None, rule, "give the name of the person who agrees")
+        with self.file.transaction() as state:
+            for known in state.consents:
+                if known.plan == plan and same_person(known.by, by):
+                    return False
+            record = {"kind": "consent", "run": run, "plan": plan, "by": by.strip()}
+            self.file.append_record(record | {"at": _timestamp_now()})
+        return True
+
     def close_run(self, run: str, *, reclaim: bool = False) -> int:
         """Close a run for good.
 
@@ -395,6 +433,11 @@ class DurableLedger(NeverCopied, Readings):
     def _open_run(self, run: str) -> Run:
         """Return the ledger of a run's releases, from its first."""
         return Run(self.runs.records_of_run(run), self.accountant, self.epsilon, self.delta)
+
+
+def same_person(one: str, other: str) -> bool:
+    """Return True for names of people that differ in capitals and outer blanks at most."""
+    return one.strip().casefold() == other.strip().casefold()
 
 
 def _check_same_run(

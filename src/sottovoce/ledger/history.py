@@ -5,7 +5,8 @@
 - ``create``: budget, accountant and key; ``bind``: a keyed hash of the data set;
 - ``reserve``: a run with all its events; ``close``: the run's end;
 - ``charge``: the row of a release, of a run or outside runs; ``store`` or ``fail``: its outcome;
-- ``send``, ``receive``: a run's messages to and from other sites, by round.
+- ``send``, ``receive``: a run's messages to and from other sites, by round;
+- ``consent``: somebody agreed to a plan, by name; it costs nothing, and spends nothing.
 
 An event is known by its *canonical text*, its JSON; equal texts are priced once.
 """
@@ -17,6 +18,7 @@ from collections import ChainMap, Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby, repeat
+from typing import NamedTuple
 
 import numpy as np
 
@@ -273,6 +275,25 @@ class RunHistory:
         return 1 <= release <= self.charged and not known
 
 
+class Consent(NamedTuple):
+    """Somebody's consent to a plan.
+
+    Parameters
+    ----------
+    run, plan : str
+        Name of the run, and digest of its plan.
+    by : str
+        Who agreed.
+    at : str
+        When, in ISO 8601.
+    """
+
+    run: str
+    plan: str
+    by: str
+    at: str
+
+
 def _is_anything(value: object) -> bool:
     return True
 
@@ -322,6 +343,7 @@ _FITS: dict[str, Callable[[Any], bool]] = {
     "release": _is_whole_number_or_none,
     "plan": _is_string,
     "run": _is_string_or_none,
+    "by": _is_string,
     "kept": _is_boolean,
     "demonstration": _is_boolean,
     "given_up": _is_boolean,
@@ -352,6 +374,7 @@ class History:
         self.last = ""
         self.relation: str | None = None
         self.runs: dict[str, RunHistory] = {}
+        self.consents: list[Consent] = []
         # By canonical text, so that an event is made once.
         self._events: dict[str, Event] = {}
         # Conditions of what was charged outside runs.
@@ -392,6 +415,10 @@ class History:
             case "close" if self.runs[record["run"]].open:
                 run = self.runs[record["run"]]
                 run.open, run.given_up = False, record.get("given_up", False)
+            case "consent" if number > 1 and record["run"] is not None:
+                self.consents.append(
+                    Consent(record["run"], record["plan"], record["by"], record["at"])
+                )
             case _:
                 raise ValueError
 

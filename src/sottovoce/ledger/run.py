@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Self
 
-from ..errors import BudgetExceeded, LedgerCorrupt
+from ..errors import BudgetExceeded, LedgerCorrupt, LedgerError
 from ..privacy.accountants import Accountant
 from ..privacy.events import Event
 from ..util.plain import canonical_json
@@ -40,6 +40,8 @@ class Run(Readings):
         A promise that bytes of :meth:`charge_once` leave this process only in messages of the
         :class:`.journal.Journal`.  They are then stored first thing at the next use of the file: by
         such a message's commit, or an earlier one.
+    replays_only : bool
+        Nothing is charged or drawn: a release without stored bytes is an error.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Run(Readings):
         self.accountant, self.epsilon, self.delta = accountant, epsilon, delta
         self.release = 0
         self.journaled = False
+        self.replays_only = False
         self._most = records.planned
 
     def __enter__(self) -> Self:
@@ -94,6 +97,11 @@ class Run(Readings):
                 "run"
             )
             raise BudgetExceeded(f"run={self.name!r}: {what}")
+        if self.replays_only and self.release >= self.records.history.charged:
+            raise LedgerError(
+                f"run={self.name!r}: the ledger holds {self.release} of its releases, and the run "
+                "is not over in it; nothing was drawn; go on with `sottovoce site run`"
+            )
         found = self.records.charge_release(self.release + 1, event, kept=kept)
         self.release += 1
         return found
@@ -128,6 +136,10 @@ class Run(Readings):
         found = self._charge_next(event, kept=True)
         if found is not None:
             return found
+        if self.replays_only:
+            raise LedgerError(
+                f"run={self.name!r}: release {self.release} has no stored bytes; nothing was drawn"
+            )
         try:
             drawn = draw()
         except Exception:

@@ -29,6 +29,7 @@ def summary(file: ChainFile[History]) -> dict[str, Any]:
             "bound": bool(state.tags),
             "since": state.since,
             "runs": [_summarise_run(name, run) for name, run in state.runs.items()],
+            "consents": [one._asdict() for one in state.consents],
             "head": file.chain.head(),
             "demonstration": state.demonstration,
             "cautions": state.pricing_caveats(),
