@@ -7,6 +7,9 @@ below).  Rows never leave the site; its messages go to a hub (:mod:`sottovoce.cl
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from ..data.file_formats import header_notes
 from ..data.schema import Schema
 from ..deploy import certificates
 from ..deploy.answering import results_document
+from ..deploy.events_log import EventsLog
 from ..deploy.files import write_new_file
 from ..deploy.invitation import Answer, Invitation
 from ..deploy.invitation import plan_comparison_code as code_of_plan
@@ -34,6 +38,7 @@ from ..errors import EXIT_CODES, InvalidInput, LedgerError, SottovoceError, esca
 from ..ledger.durable import DurableLedger
 from ..privacy.statement import Statement, ceil_text
 from ..util import files
+from .decline import decline
 from .join import (
     INVITE,
     check_spoken_code,
@@ -500,10 +505,15 @@ def _print_plan_terms(
             "and no log.",
             is_flag=True,
         ),
+        make_option(
+            "--log-json",
+            "File of JSON lines for this site alone: who, when, what and which plan.",
+            type=FILE,
+        ),
         json_flag_option("Print a JSON object a round, and one at the end."),
     ]
 )
-def run(settings: Path, new_keys: bool, times: bool, as_json: bool) -> None:
+def run(settings: Path, new_keys: bool, times: bool, log_json: Path | None, as_json: bool) -> None:
     """Take part in a run until it ends.
 
     After a crash, or a stop, the same command goes on; nothing is drawn or charged twice.
@@ -511,11 +521,39 @@ def run(settings: Path, new_keys: bool, times: bool, as_json: bool) -> None:
     With --json: one JSON object a round on standard output, with what is spent of the rows'
     lifetime budget, and one at the end, with the ledger's head.
     """
-    run_site_to_end(settings, new_keys, times, as_json)
+    log = None
+    if log_json is not None:
+        tell = partial(click.echo, err=True)
+        log = EventsLog(log_json, SiteSettings.read(settings).name, tell)
+    with _log_begin_and_end(settings, log):
+        run_site_to_end(settings, new_keys, times, as_json, log)
+
+
+@contextmanager
+def _log_begin_and_end(settings: Path, log: EventsLog | None) -> Iterator[None]:
+    """Log the beginning of a site's part in a run, and its end or error; no durations."""
+    if log is None:
+        yield
+        return
+    plan = SiteSettings.read(settings).agreed_plan
+    log.write("begins", plan.digest, run=plan.run)
+    try:
+        yield
+    except SottovoceError as error:
+        log.write("ends", plan.digest, run=plan.run, error=str(error))
+        raise
+    except KeyboardInterrupt:
+        log.write("stopped", plan.digest, run=plan.run)
+        raise
+    log.write("ends", plan.digest, run=plan.run)
 
 
 def run_site_to_end(
-    settings: Path, new_keys: bool = False, times: bool = False, as_json: bool = False
+    settings: Path,
+    new_keys: bool = False,
+    times: bool = False,
+    as_json: bool = False,
+    log: EventsLog | None = None,
 ) -> None:
     """Take part in a run until it ends, and print how it ended.
 
@@ -529,13 +567,15 @@ def run_site_to_end(
         Also print durations, which depend on the rows.
     as_json : bool
         Print JSON.
+    log : EventsLog, optional
+        Gets what a site is told while it waits.
     """
     found = SiteSettings.read(settings)
     _erase_old_keys(found)
     found.check_connection()
     done = found.read_final_results()
     if done is None:
-        ended = _run_site_session(found, as_json, new_keys)
+        ended = _run_site_session(found, as_json, new_keys, log)
         done = {"site": found.name, "run": found.agreed_plan.run}
         if ended.found is not None:
             done |= results_document(found.agreed_plan, ended.found)
@@ -674,13 +714,17 @@ def _print_finished_run(done: dict[str, Any]) -> None:
     )
 
 
-def _run_site_session(found: SiteSettings, as_json: bool, new_keys: bool) -> Finished:
+def _run_site_session(
+    found: SiteSettings, as_json: bool, new_keys: bool, log: EventsLog | None
+) -> Finished:
     """Run the site's session over the relay, with a bar or a JSON line after each round."""
     plan = found.agreed_plan
     console = Console(stderr=True)
     rounds = plan.exchange_table.attempts
 
     def tell(line: str) -> None:
+        if log is not None:
+            log.write("told", plan.digest, line=line)
         console.print(
             f"{escape_markup(found.name)}: {escape_markup(line)}", highlight=False, soft_wrap=True
         )
@@ -720,3 +764,4 @@ def _run_site_session(found: SiteSettings, as_json: bool, new_keys: bool) -> Fin
 
 site.add_command(replace)
 site.add_command(accept)
+site.add_command(decline)

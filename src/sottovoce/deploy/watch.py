@@ -17,7 +17,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from datetime import UTC, datetime
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from ..errors import Exhausted, NotWritten, SottovoceError
@@ -40,6 +41,8 @@ STALLED = 120.0
 """Seconds that a round may take before there is an alarm, or ten times its usual duration if that
 is more.
 """
+ALARMS = ("not running", "stalled", "disk", "not written", "exhausted", "certificate")
+"""The kinds of alarms."""
 SOON = 30
 """Days before a certificate's expiry from which on there is an alarm."""
 _SPARE = 2**28
@@ -132,7 +135,8 @@ class Watch:
         """Return the state of the run as plain data: sites with times, who waits for whom, alarms.
 
         It adds to :meth:`sottovoce.deploy.hub.Hub.status_as_dict`; an alarm has its kind
-        (``alarm``), what is wrong (``what``) and what to do (``do``).
+        (``alarm``), the site or file that it concerns (``about``), what is wrong (``what``) and
+        what to do (``do``).
         """
         now = self._clock()
         shown = self._hub.status_as_dict()
@@ -176,6 +180,21 @@ class Watch:
             *self._alarms_of_certificates(now),
         ]
         return shown
+
+    def status_for_metrics(self) -> dict[str, Any]:
+        """Return :meth:`status_with_times` and more numbers, for a monitoring system.
+
+        ``stored`` are the messages of the run in the log and their bytes, ``certificate_days`` the
+        days until each certificate ends, by file; one that cannot be read has none.
+        """
+        shown = self.status_with_times()
+        now = datetime.fromtimestamp(self._clock(), UTC)
+        days = {}
+        for file in self._certificate_files():
+            with suppress(SottovoceError):
+                days[file] = (self._end_of_certificate(file) - now) / timedelta(days=1)
+        stored = self._hub.log.stored_messages(self._hub.plan.run)
+        return shown | {"stored": stored, "certificate_days": days}
 
     def _sites_waited_for(self, shown: dict[str, Any]) -> dict[str, list[str]]:
         """Return, by site that waits, the sites whose messages it waits for.
@@ -246,7 +265,9 @@ class Watch:
                     f"the other sites have waited {_duration_text(now - min(since))} for {name}, "
                     f"which was {quiet}"
                 )
-                alarms.append(_make_alarm("stalled", what, self._remedy_for_stalled_site(name)))
+                alarms.append(
+                    _make_alarm("stalled", what, self._remedy_for_stalled_site(name), name)
+                )
         return alarms
 
     def _remedy_for_stalled_site(self, name: str) -> str:
@@ -293,10 +314,7 @@ class Watch:
         One alarm in place of these if the hub has no file descriptors left to read them.
         """
         alarms = list[dict[str, str]]()
-        sites = [f"{name}.crt" for name in self._hub.plan.names]
-        for file in ("ca.crt", "hub.crt", *sites):
-            if not (self._folder / file).exists():
-                continue
+        for file in self._certificate_files():
             try:
                 left = self._end_of_certificate(file) - datetime.fromtimestamp(now, UTC)
             except Exhausted as error:
@@ -305,7 +323,7 @@ class Watch:
                 return [*alarms, _make_alarm("exhausted", str(error), do)]
             except SottovoceError:
                 alarms.append(
-                    _make_alarm("certificate", f"{file} is not a certificate", "restore it")
+                    _make_alarm("certificate", f"{file} is not a certificate", "restore it", file)
                 )
                 continue
             if left.days >= SOON:
@@ -316,8 +334,13 @@ class Watch:
             do = "`sottovoce site renew` there, `hub admit --renew` here"
             if file in ("ca.crt", "hub.crt"):
                 do = f"`sottovoce hub renew {self._folder}`"
-            alarms.append(_make_alarm("certificate", f"{file} {when}", do))
+            alarms.append(_make_alarm("certificate", f"{file} {when}", do, file))
         return alarms
+
+    def _certificate_files(self) -> list[str]:
+        """Return the names of the certificates that are in the folder."""
+        sites = [f"{name}.crt" for name in self._hub.plan.names]
+        return [file for file in ("ca.crt", "hub.crt", *sites) if (self._folder / file).exists()]
 
     def _end_of_certificate(self, file: str) -> datetime:
         """Return when a certificate of the folder ends; raises :class:`SottovoceError`."""
@@ -328,9 +351,26 @@ class Watch:
         return certificates.last_usable_time(self._folder / "ca.crt", path)
 
 
-def _make_alarm(kind: str, what: str, do: str) -> dict[str, str]:
-    """Return an alarm as plain data: its kind, what is wrong, and what to do about it."""
-    return {"alarm": kind, "what": what, "do": do}
+def _make_alarm(kind: str, what: str, do: str, about: str = "hub") -> dict[str, str]:
+    """Return an alarm as plain data.
+
+    Parameters
+    ----------
+    kind : str
+        One of :data:`ALARMS`.
+    what : str
+        What is wrong.
+    do : str
+        What to do about it.
+    about : str
+        The site or file that it concerns: with the kind it tells one alarm from another, while
+        its words may change.
+
+    Returns
+    -------
+    dict
+    """
+    return {"alarm": kind, "about": about, "what": what, "do": do}
 
 
 def _to_iso_time(seconds: float | None) -> str | None:
