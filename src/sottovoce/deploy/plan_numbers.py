@@ -10,15 +10,14 @@ import math
 from collections.abc import Iterator
 
 from ..errors import InvalidInput
+from ..util.constraints import UsableSize
 from ..util.typing import Any
 
-LEAST, MOST = 1e-100, 1e100
-"""Sizes of numbers other than 0 in a plan: their squares, and quotients of them, are numbers."""
 LARGEST_DELTA = 0.01
 """With a delta above it, every row may be published in one run of a hundred."""
 LARGEST_EPSILON = 1e6
 """A finite epsilon above it promises nothing, and its price is not exact."""
-_SIZE = f"must be 0, or of a size from {LEAST:g} to {MOST:g}"
+_USABLE = UsableSize()
 _UNCHECKED = ("start",)
 """Entries with checks of their own: a starting point may hold any finite number."""
 
@@ -40,8 +39,9 @@ def check_plan_numbers(plain: dict[str, Any]) -> None:
         if isinstance(value, bool):
             if place.startswith("edges"):
                 raise InvalidInput(place, value, "must be a number", "write the plan again")
-        elif value != 0 and not LEAST <= abs(value) <= MOST:
-            raise InvalidInput(place, value, _SIZE, "write the plan with another value")
+        elif not _USABLE.is_satisfied_by(value):
+            rule = _USABLE.broken_rule_text(value)
+            raise InvalidInput(place, value, rule, "write the plan with another value")
     config = plain.get("config")
     if isinstance(config, dict):
         _check_guarantee(config)
@@ -78,14 +78,13 @@ def _check_schedule(place: str, schedule: object, rounds: object) -> None:
     if any(value <= 0.0 for part in parts for value in part):
         return
     starts, growths, factors = ([math.log10(value) for value in part] for part in parts)
+    least, most = math.log10(_USABLE.smallest), math.log10(_USABLE.largest)
     for growth in growths:
         for first in (start + factor for start in starts for factor in factors):
             last = first + growth * rounds
-            if not math.log10(LEAST) <= min(first, last) <= max(first, last) <= math.log10(MOST):
-                rule = f"leaves the sizes from {LEAST:g} to {MOST:g} within {rounds:,} rounds"
-                raise InvalidInput(
-                    f"{place}.growth", 10.0**growth, rule, "use a growth nearer to 1"
-                )
+            if not least <= min(first, last) <= max(first, last) <= most:
+                rule = f"within {rounds:,} rounds values must be {_USABLE.requirement_text}"
+                raise InvalidInput(place, None, rule, "use a growth nearer to 1")
 
 
 def _as_numbers(value: object) -> list[float]:
