@@ -41,7 +41,15 @@ STALLED = 120.0
 """Seconds that a round may take before there is an alarm, or ten times its usual duration if that
 is more.
 """
-ALARMS = ("not running", "stalled", "disk", "not written", "exhausted", "certificate")
+ALARMS = (
+    "not running",
+    "declined",
+    "stalled",
+    "disk",
+    "not written",
+    "exhausted",
+    "certificate",
+)
 """The kinds of alarms."""
 SOON = 30
 """Days before a certificate's expiry from which on there is an alarm."""
@@ -226,6 +234,7 @@ class Watch:
         stalled = self._alarms_of_stalled_sites(shown, now, said, heard)
         return [
             *self._alarm_if_not_running(shown, now),
+            *self._alarms_of_declined_plan(shown),
             *stalled,
             *self._alarm_if_disk_is_full(shown),
             *self._alarm_if_times_are_not_written(),
@@ -239,6 +248,17 @@ class Watch:
         if self._served is not None:
             when = f"was last seen {_duration_text(now - self._served)} ago"
         return [_make_alarm("not running", f"the hub {when}", f"sottovoce hub run {self._folder}")]
+
+    def _alarms_of_declined_plan(self, shown: dict[str, Any]) -> list[dict[str, str]]:
+        """Return an alarm for each site that declined the plan, unless the run was ended."""
+        run = self._hub.plan.run
+        if shown["ended"]:
+            return []
+        do = f"`sottovoce hub end {self._folder} {run}`, and agree on another plan"
+        return [
+            _make_alarm("declined", f"{site} takes no part in run {run}: it {why}", do, site)
+            for site, why in self._hub.log.decisions.declined_sites(run).items()
+        ]
 
     def _alarms_of_stalled_sites(
         self, shown: dict[str, Any], now: float, said: dict[str, float], heard: dict[str, float]
