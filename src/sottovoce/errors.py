@@ -18,6 +18,7 @@
     ├── NotWritten (also OSError)        a file could not be written; the one before still stands
     ├── Refused                          a message, plan or site breaks the agreement
     ├── Unreachable                      the hub did not answer, or not as itself
+    ├── Queued                           the hub has other plans to serve before this one
     ├── Busy                             another process uses the ledger, or serves the hub
     ├── AttemptLost                      a secure sum over sites was charged but not computed
     ├── EndedEarly                       another party ended a run before its last round
@@ -320,6 +321,10 @@ class Refused(SottovoceError):
 
 class Unreachable(SottovoceError):
     """The hub did not answer within the time allowed, or the answer did not come from the hub."""
+
+
+class Queued(SottovoceError):
+    """The plan waits in the hub's queue: whoever asks for it asks again."""
 
 
 class Busy(SottovoceError):

@@ -29,7 +29,7 @@ from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.monitor import serve_status_page
 from sottovoce.deploy.requests import RequestTransport
 from sottovoce.deploy.watch import SEEN, Watch, describe_long_waits, render_watch_page
-from sottovoce.errors import InvalidInput, NotWritten, SottovoceError, Unreachable
+from sottovoce.errors import InvalidInput, NotWritten, Refused, SottovoceError, Unreachable
 
 pytest.importorskip("cryptography")
 START = 1_700_000_000.0
@@ -151,6 +151,27 @@ def test_alarms_say_what_to_do(
     assert "sottovoce hub renew" in alarms()["certificate"]
     clock.now += 10 * 86_400
     assert "has expired" in alarms()["certificate"]
+
+
+def test_a_site_that_declines_is_an_alarm_until_the_run_is_ended(
+    sites: Consortium, hub: Hub, seen: Watch
+) -> None:
+    seen.note_new_messages()
+    hub.take_declined("north", "cannot pay from its ledger")
+    hub.take_declined("north", "does not agree")  # its first word stays
+    [alarm] = seen.status_with_times()["alarms"]
+    assert (alarm["alarm"], alarm["about"]) == ("declined", "north")
+    assert "it cannot pay" in alarm["what"] and "hub end" in alarm["do"]
+    greet(sites, hub, "east")
+    for site, why, match in (
+        ("east", "does not agree", "takes part already"),
+        ("south", "has better things to do", "no reason"),
+        ("liar", "does not agree", "not a site"),
+    ):
+        with pytest.raises(Refused, match=match):
+            hub.take_declined(site, why)
+    hub.log.decisions.record_end_of_run("trial")
+    assert seen.status_with_times()["alarms"] == []
 
 
 def test_a_disk_that_takes_no_times_is_an_alarm_and_no_error(

@@ -56,7 +56,10 @@ from sottovoce.deploy.proposal import Proposal, make_calibrated_plan
 from sottovoce.deploy.session import Finished, SiteSession, check_complete_end
 from sottovoce.deploy.sums.masks import erase_old_masking_keys
 from sottovoce.deploy.waits import Waits
+from sottovoce.deploy.watch import Watch
 from sottovoce.errors import (
+    InvalidInput,
+    NotWritten,
     Refused,
     SottovoceError,
     TransportClosed,
@@ -68,6 +71,7 @@ from sottovoce.ledger.file import ChainFile
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.queries.vault import Vault
 from sottovoce.runs.config import RunConfig
+from sottovoce.util import files
 
 NAMES, SIZES = ("north", "east", "south", "west", "centre"), (60, 45, 80, 50, 40)
 GRAPHS = ("ring", "complete", "path", "star")
@@ -80,6 +84,8 @@ POLL, PATIENCE, TRIES = 0.5, 30.0, 6
 """Simulated seconds between two requests of a waiting site; simulated seconds without a reply after
 which a site gives up; and the most starts of a site.
 """
+EVERY = 2.0
+"""Simulated seconds between two looks of the hub's process at the run."""
 FAULTS = (
     "crash",
     "lost",
@@ -219,6 +225,8 @@ class World:
         )
         self.auditor.order = self.plan.names
         self.hub: Hub | None = None
+        self.watch: tuple[Hub, Watch] | None = None
+        self.looked, self.kinds = -EVERY, Counter[str]()
         self.drift, self.jump = 1.0, 0.0
         self.doors: Counter[str] = Counter()
         self.crashes: dict[str, set[int]] = {name: set() for name in names}
@@ -357,6 +365,33 @@ class World:
             hub.log.close()
             self.say("the hub is killed")
             self.sleep(max(0.0, end - self.now))
+
+    def look(self, hub: Hub) -> None:
+        """Look at the run as a hub's process does between requests, and at what it would tell.
+
+        Whatever fails must be an error that such a process tells and waits for.
+        """
+        if 0.0 <= self.now - self.looked < EVERY:
+            return
+        self.looked = self.now
+        if self.watch is None or self.watch[0] is not hub:
+            self.watch = (hub, Watch(hub, self.folder, self.clock))
+        full = self.at(self.cut["hub full"])
+        try:
+            self.watch[1].note_new_messages(now=True)
+            told = self.watch[1].status_with_times()
+        except (SottovoceError, OSError) as error:
+            # A log that cannot be written is waited for; the times must not raise at all.
+            if isinstance(error, InvalidInput) or not full or not str(error).startswith("log="):
+                self.auditor.breach(f"the hub's look ends it: {error}")
+            return
+        found = {one["alarm"] for one in told["alarms"]}
+        self.kinds.update(found)
+        over = all(site["left"] is not None for site in told["sites"])
+        if full != ("not written" in found) and not over:
+            self.auditor.breach(f"a disk that is full: {full}; alarms: {found}")
+        if not self.faults and found - {"disk"}:
+            self.auditor.breach(f"no fault, and alarms: {found}")
 
     def _expel(self, name: str) -> None:
         """Take a site out, as the hub's operator does."""
@@ -574,6 +609,7 @@ class Door:
             if world.hub is not None and not world.at(world.cut[self.name]) and world.now < ends:
                 try:
                     _room(world.hub, not world.at(world.cut["hub full"]))
+                    world.look(world.hub)
                     found = request(world.hub)
                     if world.rng.random() < 0.01 and self.world.faults:
                         raise OSError("the reply is lost")
@@ -621,10 +657,20 @@ def doors(world: World) -> Iterator[None]:
         again(self, solve, start)
         world.repeats.discard(name)
 
+    write = files.write_atomically
+
+    def write_if_there_is_room(field: str, *what: Any, **more: Any) -> None:
+        """The times of the hub's process are on the disk of its log."""
+        if field == "seen" and world.at(world.cut["hub full"]):
+            raise NotWritten("seen: cannot be written: No space left on device")
+        write(field, *what, **more)
+
     ChainFile.transaction, Vault.repeat_solve = transaction, repeat  # type: ignore[method-assign,assignment]
+    files.write_atomically = write_if_there_is_room
     try:
         yield
     finally:
+        files.write_atomically = write
         Vault.repeat_solve = again  # type: ignore[method-assign]
         ChainFile.transaction = whole  # type: ignore[method-assign]
 
@@ -656,6 +702,7 @@ def main() -> None:
         Counter[int](),
         Counter[str](),
     )
+    alarms = Counter[str]()
     done = 0
     if arguments.plant:
         PLANTS[arguments.plant]()
@@ -666,6 +713,7 @@ def main() -> None:
         done += 1
         codes.update(world.codes.values())
         faults.update(world.faults)
+        alarms.update(world.kinds)
         if broken:
             found[seed] = broken
             print(f"seed {seed}: {broken[0]}", flush=True)
@@ -681,6 +729,7 @@ def main() -> None:
                 "broken": len(found),
                 "codes": dict(sorted(codes.items())),
                 "faults": dict(faults),
+                "alarms": dict(alarms),
                 "seconds": round(time.perf_counter() - started, 1),
             }
         )

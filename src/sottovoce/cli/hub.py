@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -27,6 +28,7 @@ from ..deploy.certificates import (
 from ..deploy.crypto import need_cryptography
 from ..deploy.files import KEY, all_files_or_none, write_new_file
 from ..deploy.hub import Hub
+from ..deploy.hub_settings import HubSettings
 from ..deploy.hublog import HubLog
 from ..deploy.invitation import Answer
 from ..deploy.lock import exclusive_lock
@@ -34,12 +36,14 @@ from ..deploy.members import ANSWER
 from ..deploy.monitor import PAGE
 from ..deploy.names import check_site_name
 from ..deploy.plan_file import read_plan_file
+from ..deploy.plan_queue import PlanQueue
 from ..deploy.relay import Credentials
 from ..deploy.report import run_in_the_way, run_of_results
 from ..deploy.waits import DEFAULT
 from ..deploy.watch import Watch, describe_long_waits
 from ..errors import EXIT_CODES, InvalidInput
 from ..util.files import read_bounded_file
+from .hub_queue import queue as queue_of_plans
 from .join import invite, parse_site_codes, read_checked_answer
 from .options import (
     FILE,
@@ -49,8 +53,11 @@ from .options import (
     json_flag_option,
     make_option,
 )
+from .outlets import Outlets
+from .queue_serving import BEGIN, Choices, QueueServing
 from .screen import Console, escape_markup, print_json
-from .serving import LINGER, Serving, Teller, make_progress_table
+from .serving import LINGER, Serving, make_progress_table
+from .teller import Teller
 
 _STATES = {
     True: "the hub runs",
@@ -58,6 +65,8 @@ _STATES = {
     None: "this transport keeps no times",
 }
 """Texts of `running` in a hub's status; None where the log has no times to tell it by."""
+_ALARMED = 3
+"""Exit code of `hub status` with alarms: a person must look into it."""
 _CODE = make_option(
     "--code",
     "NAME=CODE, what a site read out, so that nobody is asked; once a site.",
@@ -345,7 +354,22 @@ def revoke(folder: Path, name: str) -> None:
 @decorate_with_options(
     [
         make_option("--listen", "HOST:PORT to listen on.", default="0.0.0.0:8443"),
-        make_option("--once", "End when every site has left the run.", is_flag=True),
+        make_option(
+            "--once",
+            "End when every site has left the run; with --queue, when no plan waits.",
+            is_flag=True,
+        ),
+        make_option(
+            "--queue",
+            "Serve the plans of `hub queue`, one after another, in place of plan.json.",
+            is_flag=True,
+        ),
+        make_option(
+            "--begin",
+            "With --queue: seconds in which all sites must join a plan, or it is set aside.",
+            type=float,
+            default=BEGIN,
+        ),
         make_option(
             "--patience",
             "Seconds that a round waits for the last site after the first.  [default: the plan's "
@@ -369,6 +393,21 @@ def revoke(folder: Path, name: str) -> None:
             f"{PAGE}, or a free port]",
         ),
         make_option(
+            "--metrics",
+            "HOST:PORT of /healthz and /metrics (Prometheus), best of this machine alone.  "
+            "[default: metrics in FOLDER/hub.toml, or none]",
+        ),
+        make_option(
+            "--on-alarm",
+            "Program and arguments, run for each alarm, which it gets as JSON; no shell.",
+            metavar="COMMAND",
+        ),
+        make_option(
+            "--log-json",
+            "File of JSON lines: who, when, what and which plan.",
+            type=FILE,
+        ),
+        make_option(
             "--admit",
             "First admit the site with this answer to its invitation, as `hub admit`; once a site.",
             name="answers",
@@ -385,10 +424,15 @@ def run(
     folder: Path,
     listen: str,
     once: bool,
+    queue: bool,
+    begin: float,
     patience: float | None,
     greeting: float | None,
     linger: float,
     page: str | None,
+    metrics: str | None,
+    on_alarm: str | None,
+    log_json: Path | None,
     answers: tuple[Path, ...],
     codes: tuple[str, ...],
     as_json: bool,
@@ -399,30 +443,43 @@ def run(
     hub.npz and hub.json are written to FOLDER; the hub goes on answering until Ctrl-C, or SIGTERM,
     unless --once is given.  A site without which a run of sums went on erases its key of the run
     when it is told so; --once gives it some time to ask.
+
+    With --queue, plans are served one after another: see `sottovoce hub queue`.  One that a site
+    declines (`site decline`) before it begins is set aside.
     """
-    plan = read_plan_file(folder / "plan.json")
-    _check_waiting_times(patience, greeting, linger)
-    waits = None
-    if patience is not None:
-        waits = plan.waits.with_deadline(patience)
-    if greeting is None:
-        greeting = math.inf
+    _check_waiting_times(patience, greeting, linger, begin)
     credentials = Credentials(*(folder / name for name in ("ca.crt", "hub.crt", "hub.key")))
+    choices = Choices(credentials, listen, once, patience, greeting or math.inf, begin)
+    settings = HubSettings.read(folder).changed_by(metrics, on_alarm, log_json)
+    if not queue:
+        # Everything that can be refused is refused before anybody is admitted.
+        plan = read_plan_file(folder / "plan.json")
+        choices.check_patience_of(plan)
+        run_in_the_way(folder / "hub", plan)
     certificates.check_tls_files("hub", *credentials.read())
-    run_in_the_way(folder / "hub", plan)
     _admit_new_answers(folder, answers, codes)
     stop = _make_stop_event()
+    teller = Teller(as_json)
     with exclusive_lock(folder / "hub.lock"), HubLog(folder / "hub.log") as log:
-        carried = Hub(plan, log, waits, greeting)
+        if queue:
+            waiting = PlanQueue(folder)
+            outlets = Outlets(folder, settings, page, teller, lambda: len(waiting.waiting()))
+            with outlets.open():
+                QueueServing(folder, log, teller, outlets, choices).follow(stop)
+            return
+        carried = Hub(plan, log, choices.waits_of(plan), choices.greeting)
         carried.check_log()
-        serving = Serving(folder, carried, Teller(as_json), once=once, linger=linger)
-        with serving.open_servers(credentials, listen, page):
+        outlets = Outlets(folder, settings, page, teller)
+        serving = Serving(folder, carried, teller, outlets, once=once, linger=linger)
+        with outlets.open(), serving.open_relay(credentials, listen):
             serving.follow_until_over(stop)
 
 
-def _check_waiting_times(patience: float | None, greeting: float | None, linger: float) -> None:
+def _check_waiting_times(
+    patience: float | None, greeting: float | None, linger: float, begin: float
+) -> None:
     """Refuse waiting times, in seconds, that are infinite or negative, or 0 where that ends all."""
-    for field, seconds in (("patience", patience), ("greeting", greeting)):
+    for field, seconds in (("patience", patience), ("greeting", greeting), ("begin", begin)):
         if seconds is not None and not 0.0 < seconds < math.inf:
             raise InvalidInput(
                 field, seconds, "must be above 0, in seconds", f"use --{field} {DEFAULT.deadline:g}"
@@ -459,7 +516,8 @@ def _make_stop_event() -> threading.Event:
 def status(folder: Path, as_json: bool) -> None:
     """How far every site of the run is, when it was heard, who waits for whom, and what to do.
 
-    Only reads: it may run as another user, and while the hub runs.  Times are the hub's own.
+    Only reads: it may run as another user, and while the hub runs.  Times are the hub's own.  Exit
+    code 0 without alarms, 3 with one.
     """
     plan = read_plan_file(folder / "plan.json")
     with _open_hub_log(folder, read_only=True) as log:
@@ -468,7 +526,14 @@ def status(folder: Path, as_json: bool) -> None:
         shown = Watch(carried, folder).status_with_times()
     if as_json:
         print_json(shown)
-        return
+    else:
+        _print_status(shown)
+    if shown["alarms"]:
+        sys.exit(_ALARMED)
+
+
+def _print_status(shown: dict[str, Any]) -> None:
+    """Print the state of a run for people: its sites, who waits for whom, and alarms."""
     console = Console()
     state = _STATES[shown["running"]]
     if shown["ended"]:
@@ -586,3 +651,4 @@ def _open_hub_log(folder: Path, *, read_only: bool = False) -> HubLog:
 
 
 hub.add_command(invite)
+hub.add_command(queue_of_plans)

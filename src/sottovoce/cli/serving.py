@@ -1,7 +1,7 @@
 """A hub that serves a run at a console, for ``sottovoce hub run``: its messages, results and end.
 
 :class:`Serving` starts the servers and looks at the run until it is over; :class:`News` tells who
-is waited for; :class:`Teller` prints each line for people, or as JSON for a program.
+is waited for.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -19,14 +18,15 @@ from rich.table import Table
 
 from ..deploy import certificates
 from ..deploy.hub import Hub
-from ..deploy.monitor import PAGE, serve_status_page
 from ..deploy.names import check_site_name
 from ..deploy.plan import Plan
 from ..deploy.relay import Credentials, start_relay
 from ..deploy.report import describe_progress, read_finished_results, write_hub_results
 from ..deploy.watch import Watch, describe_long_waits
 from ..errors import InvalidInput, SottovoceError
-from .screen import Console, escape_markup, make_listing, print_json
+from .outlets import Outlets
+from .screen import escape_markup, make_listing
+from .teller import Teller
 
 LINGER = 300.0
 """Seconds that `hub run --once` waits for sites without which the run went on."""
@@ -40,40 +40,21 @@ _BETWEEN_LINES = 60.0
 """Seconds between two such lines."""
 
 
-@dataclass
-class Teller:
-    """Lines for people on a console, or JSON objects for a program."""
-
-    as_json: bool
-    console: Console = field(default_factory=Console)
-
-    def print_line_or_json(self, text: str, **more: Any) -> None:
-        """Print `text` for people, or the values of `more` as a JSON object for a program."""
-        if self.as_json:
-            print_json(more)
-        else:
-            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-    def tell_refused_request(self, site: str, why: str) -> None:
-        """Tell that a request of a site was wrong."""
-        self.print_line_or_json(f"{site}: refused: {why}", site=site, refused=why)
-
-    def tell_failed_request(self, site: str, why: str) -> None:
-        """Tell that a request was not answered, by an error of the hub's own."""
-        self.print_line_or_json(
-            f"{site}: not answered, by an error of this hub: {why}", site=site, failed=why
-        )
-
-
 class News:
     """Lines on the console while a hub serves a run.
 
     They say who waits for whom, again every minute while it lasts, and each alarm once.
     """
 
-    def __init__(self, watch: Watch, tell: Callable[..., None]) -> None:
+    def __init__(
+        self,
+        watch: Watch,
+        tell: Callable[..., None],
+        noted: Callable[[list[dict[str, str]], str, str], None],
+    ) -> None:
         self._watch = watch
         self._say = tell
+        self._noted = noted
         self._looked = self._said = time.monotonic()
         self._alarms: set[str] = set()
 
@@ -100,6 +81,7 @@ class News:
             # So that the next such line comes _BETWEEN_LINES from now.
             self._said = now + _BETWEEN_LINES - _BEFORE_A_LINE
             self._say("\n".join(lines), waits=lines)
+        self._noted(status["alarms"], status["run"], status["plan"])
         for one in status["alarms"]:
             known = one["alarm"] + one["do"]
             # The lines above tell of a run that is stalled.
@@ -119,14 +101,28 @@ class Serving:
         Carries the messages of the run.
     teller : Teller
         Prints lines for people, or JSON objects.
+    outlets : Outlets
+        Gets the requests and alarms of this run.
     once : bool
         Whether serving ends by itself when every site has left; otherwise only when it is stopped.
     linger : float
         With `once`: seconds more for sites without which the run went on, to be told.
+
+    Attributes
+    ----------
+    results_written : bool
+        Whether every site has left, and the results are written if there are any.
     """
 
     def __init__(
-        self, folder: Path, hub: Hub, teller: Teller, *, once: bool, linger: float
+        self,
+        folder: Path,
+        hub: Hub,
+        teller: Teller,
+        outlets: Outlets,
+        *,
+        once: bool,
+        linger: float,
     ) -> None:
         self._folder = folder
         self._hub = hub
@@ -134,18 +130,20 @@ class Serving:
         self._once = once
         self._linger = linger
         self._watch = Watch(hub, folder)
-        self._news = News(self._watch, teller.print_line_or_json)
-        self._results_written = False
-        self._trouble: str | None = None
+        self._news = News(self._watch, teller.print_line_or_json, outlets.note_alarms)
+        self._outlets = outlets
+        outlets.watch = self._watch
+        teller.plan = hub.plan.digest
+        self.results_written = False
+        # what failed the last time, by the name of the step
+        self._troubles: dict[str, str] = {}
         self._lingers_until: float | None = None
 
     @contextmanager
-    def open_servers(
-        self, credentials: Credentials, listen: str, page: str | None
+    def open_relay(
+        self, credentials: Credentials, listen: str, *, last: bool = True
     ) -> Iterator[None]:
-        """Serve the hub for the sites, and the page that shows the run.
-
-        Everything that is started ends with the context.
+        """Serve the hub for the sites; the relay ends with the context.
 
         Parameters
         ----------
@@ -153,8 +151,8 @@ class Serving:
             The hub's key and certificates.
         listen : str
             HOST:PORT for the sites.
-        page : str or None
-            HOST:PORT of the page, or "none"; None takes the default, or a free port.
+        last : bool
+            Whether this process serves no run after this one: then the log ends, too.
         """
         hub, folder = self._hub, self._folder
         server, port = start_relay(
@@ -164,25 +162,16 @@ class Serving:
             self._teller.tell_refused_request,
             self._teller.tell_failed_request,
             lambda name: files_for_invited_site(folder, name),
-            self._watch.note_request,
+            self._outlets.note_request,
             lambda pem: certificates.is_revoked(folder, pem),
         )
-        shown = address = None
-        # The usual port may be taken by the page of another hub; a port that was typed may not.
-        if page != "none":
-            shown = serve_status_page(
-                self._watch.status_with_times, page or PAGE, free=page is None
-            )
-            address = shown[1]
-        self._announce_start(port, address)
+        self._announce_start(port)
         try:
             yield
         finally:
             self._look_and_write_results(last=True)
-            if shown is not None:
-                shown[0].shutdown()
-                shown[0].server_close()
-            hub.log.close()
+            if last:
+                hub.log.close()
             # Requests that are being answered have a second to end.
             server.stop(1.0).wait()
 
@@ -191,46 +180,68 @@ class Serving:
 
         Raises as :meth:`Hub.check_complete_end` for a run that is over.
         """
+        self.follow_until(
+            stop, lambda: self._once and self.results_written and self._all_sites_told()
+        )
+        if self.results_written:
+            self._hub.check_complete_end()
+        elif stop.is_set() and not self._teller.as_json:
+            self._teller.print_line_or_json("stopped; the same command goes on", stopped=True)
+
+    def follow_until(self, stop: Event, leaves: Callable[[], bool]) -> None:
+        """Look at the run until `leaves` returns True, or `stop` is set."""
         with self._live_sites_table():
             while not stop.wait(_BETWEEN_STEPS):
                 self._look_and_write_results()
-                if self._once and self._results_written and self._all_sites_told():
+                if self._try_or_tell("leave", leaves):
                     break
-        if self._results_written:
-            self._hub.check_complete_end()
-        elif stop.is_set() and not self._teller.as_json:
-            self._teller.print_line_or_json("stopped; the same command goes on")
 
     def _look_and_write_results(self, *, last: bool = False) -> None:
-        """Look at how far the run is, and write the results once every site has left.
+        """Look at how far the run is, and write the results once every site has left."""
+
+        def look() -> bool:
+            self._news.look_and_tell(last=last)
+            if not self.results_written and self._hub.all_sites_left:
+                self._write_results()
+            return True
+
+        self._try_or_tell("look", look)
+
+    def _try_or_tell(self, name: str, step: Callable[[], bool]) -> bool:
+        """Return what a step returns, and False if it fails.
 
         A full disk or a want of file descriptors never ends the hub: it is told once, and the next
         look tries again.  Only a log that is damaged does, since nothing can be carried then.
         """
         try:
-            self._news.look_and_tell(last=last)
-            if not self._results_written and self._hub.all_sites_left:
-                self._write_results()
-            self._trouble = None
+            done = step()
         except InvalidInput:
             raise
         except (SottovoceError, OSError) as error:
-            if str(error) != self._trouble:
-                self._trouble = str(error)
+            if str(error) != self._troubles.get(name):
+                self._troubles[name] = str(error)
                 self._teller.print_line_or_json(
                     f"{error}; the hub stays and tries again", trouble=str(error)
                 )
+            return False
+        self._troubles.pop(name, None)
+        return done
 
-    def _announce_start(self, port: int, page: str | None) -> None:
-        """Tell the run, the port for the sites and the address of the page; None for no page."""
+    def _announce_start(self, port: int) -> None:
+        """Tell the run, the port for the sites, and the addresses of the page and the metrics."""
         plan = self._hub.plan
-        where = ""
+        page, where = self._outlets.page, ""
         if page is not None:
             where = f"; its page: {page}"
+        metrics = self._outlets.address
+        if metrics is not None:
+            where += f"; metrics: {metrics}metrics"
         text = (
             f"run {plan.run}: listening on port {port}{where}; Ctrl-C ends it\nplan {plan.digest}"
         )
-        self._teller.print_line_or_json(text, run=plan.run, plan=plan.digest, port=port, page=page)
+        self._teller.print_line_or_json(
+            text, run=plan.run, plan=plan.digest, port=port, page=page, metrics=metrics
+        )
 
     def _live_sites_table(self) -> Any:
         """Show a table of the sites on a terminal, renewed while the run goes on.
@@ -251,7 +262,7 @@ class Serving:
         """Write the results once every site has left, and say so."""
         plan = self._hub.plan
         has_results = write_hub_results(self._folder, self._hub)
-        self._results_written = True
+        self.results_written = True
         where = ""
         if has_results:
             where = f": {_result_file_names(plan)} are in {self._folder}"

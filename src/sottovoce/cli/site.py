@@ -7,6 +7,9 @@ below).  Rows never leave the site; its messages go to a hub (:mod:`sottovoce.cl
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ from ..deploy.agreement import (
     install_agreed_proposal,
 )
 from ..deploy.answering import results_document
+from ..deploy.events_log import EventsLog
 from ..deploy.invitation import Answer, Invitation
 from ..deploy.joining import LifetimeBudget, TableSource, make_site_folder, rejoin_site
 from ..deploy.lock import exclusive_lock
@@ -33,6 +37,7 @@ from ..errors import EXIT_CODES, InvalidInput, LedgerError, SottovoceError
 from ..ledger.durable import DurableLedger
 from ..privacy.statement import Statement, ceil_text
 from .agree import BY, agree, ask_for_consent, candidate, name_of_person, tell_site
+from .decline import decline
 from .join import (
     INVITE,
     Joining,
@@ -387,10 +392,22 @@ def check(settings: Path, new_keys: bool, as_json: bool) -> None:
             "by `site agree`.",
             is_flag=True,
         ),
+        make_option(
+            "--log-json",
+            "File of JSON lines for this site alone: who, when, what and which plan.",
+            type=FILE,
+        ),
         json_flag_option("Print a JSON object a round, and one at the end."),
     ]
 )
-def run(settings: Path, new_keys: bool, times: bool, stay: bool, as_json: bool) -> None:
+def run(
+    settings: Path,
+    new_keys: bool,
+    times: bool,
+    stay: bool,
+    log_json: Path | None,
+    as_json: bool,
+) -> None:
     """Take part in a run until it ends.
 
     After a crash, or a stop, the same command goes on; nothing is drawn or charged twice.  With
@@ -401,21 +418,48 @@ def run(settings: Path, new_keys: bool, times: bool, stay: bool, as_json: bool) 
     lifetime budget, and one at the end, with the ledger's head.
     """
     found = SiteSettings.read(settings)
+    log = None
+    if log_json is not None:
+        log = EventsLog(log_json, found.name, partial(click.echo, err=True))
+
+    def take_part() -> None:
+        with _log_begin_and_end(settings, log):
+            run_site_to_end(settings, new_keys, times, as_json, log)
+
     if stay:
-        Staying(
-            lambda: SiteSettings.read(settings),
-            lambda: run_site_to_end(settings, new_keys, times, as_json),
-            tell_site(found),
-        ).follow()
+        Staying(lambda: SiteSettings.read(settings), take_part, tell_site(found)).follow()
     install_agreed_proposal(found)
     if not found.plan.exists() and found.is_invited:
         remedy = f"agree to one first: `sottovoce site agree {found.folder}`"
         raise InvalidInput("plan", found.plan, "there is no agreed plan", remedy)
-    run_site_to_end(settings, new_keys, times, as_json)
+    take_part()
+
+
+@contextmanager
+def _log_begin_and_end(settings: Path, log: EventsLog | None) -> Iterator[None]:
+    """Log the beginning of a site's part in a run, and its end or error; no durations."""
+    if log is None:
+        yield
+        return
+    plan = SiteSettings.read(settings).agreed_plan
+    log.write("begins", plan.digest, run=plan.run)
+    try:
+        yield
+    except SottovoceError as error:
+        log.write("ends", plan.digest, run=plan.run, error=str(error))
+        raise
+    except KeyboardInterrupt:
+        log.write("stopped", plan.digest, run=plan.run)
+        raise
+    log.write("ends", plan.digest, run=plan.run)
 
 
 def run_site_to_end(
-    settings: Path, new_keys: bool = False, times: bool = False, as_json: bool = False
+    settings: Path,
+    new_keys: bool = False,
+    times: bool = False,
+    as_json: bool = False,
+    log: EventsLog | None = None,
 ) -> None:
     """Take part in a run until it ends, and print how it ended.
 
@@ -429,13 +473,15 @@ def run_site_to_end(
         Also print durations, which depend on the rows.
     as_json : bool
         Print JSON.
+    log : EventsLog, optional
+        Gets what a site is told while it waits.
     """
     found = SiteSettings.read(settings)
     erase_old_keys(found)
     found.check_connection()
     done = found.read_final_results()
     if done is None:
-        ended = _run_site_session(found, as_json, new_keys)
+        ended = _run_site_session(found, as_json, new_keys, log)
         done = _describe_end(found, ended) | ended.times
     else:
         # The run was over before: an older copy of the ledger is noticed all the same.
@@ -589,13 +635,17 @@ def _print_finished_run(done: dict[str, Any]) -> None:
     )
 
 
-def _run_site_session(found: SiteSettings, as_json: bool, new_keys: bool) -> Finished:
+def _run_site_session(
+    found: SiteSettings, as_json: bool, new_keys: bool, log: EventsLog | None
+) -> Finished:
     """Run the site's session over the relay, with a bar or a JSON line after each round."""
     plan = found.agreed_plan
     console = Console(stderr=True)
     rounds = plan.exchange_table.attempts
 
     def tell(line: str) -> None:
+        if log is not None:
+            log.write("told", plan.digest, line=line)
         console.print(
             f"{escape_markup(found.name)}: {escape_markup(line)}", highlight=False, soft_wrap=True
         )
@@ -636,3 +686,4 @@ def _run_site_session(found: SiteSettings, as_json: bool, new_keys: bool) -> Fin
 site.add_command(agree)
 site.add_command(replace)
 site.add_command(accept)
+site.add_command(decline)

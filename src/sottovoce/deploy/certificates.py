@@ -469,7 +469,7 @@ def check_tls_files(name: str, authority: bytes, certificate: bytes, key: bytes)
     ------
     InvalidInput
         If the files cannot be read or do not belong together, or the certificate is for another
-        name, was not signed by an authority in `authority`, or is not valid today.
+        name, was not signed by an authority in `authority`, or its time has not begun or is over.
     """
     need_cryptography()
     again = "put the files of `site init` and `hub admit` back into one folder"
@@ -510,11 +510,16 @@ def check_tls_files(name: str, authority: bytes, certificate: bytes, key: bytes)
             rule,
             "ask the hub's operator for a new one (`hub renew --authority`)",
         )
-    if not mine.not_valid_before_utc <= now <= mine.not_valid_after_utc:
+    begin = max(mine.not_valid_before_utc, min(one.not_valid_before_utc for one in issuers))
+    if now < begin:
+        rule = f"begins at {begin:%Y-%m-%d %H:%M} UTC, and it is {now:%Y-%m-%d %H:%M} here"
+        remedy = "compare the clocks of this machine and of the hub's"
+        raise InvalidInput("certificate", None, rule, remedy)
+    if now > mine.not_valid_after_utc:
         remedy = "use `sottovoce site renew` and `hub admit --renew`"
         if name == "hub":
             remedy = "use `sottovoce hub renew`"
-        raise InvalidInput("certificate", None, "is not valid today", remedy)
+        raise InvalidInput("certificate", None, "has expired", remedy)
 
 
 def _is_issued_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from ..errors import EndedEarly, InvalidInput, Refused, Unreachable, check_no_lost_sites
 from ..util.typing import Any
 from .hublog import HubLog
-from .messages import COMPLETE, Farewell, check_plan_digest, longest_inbox, read_farewell
+from .messages import COMPLETE, DECLINES, Farewell, check_plan_digest, longest_inbox, read_farewell
 from .plan import Plan
 from .questions import Questions
 from .results import Results
@@ -51,6 +51,9 @@ class Hub:
         Which sites take part, and when the messages of a round are passed on.
     results : Results
         Models and answers, computed from the messages of the sites.
+    other_runs : callable ``(run, site)``, optional
+        Returns the hub of another run for a site that asks for it, or raises :class:`Refused` or
+        :class:`Queued`.  Without it every other run is refused.
     """
 
     def __init__(
@@ -66,10 +69,17 @@ class Hub:
         self.rounds = Rounds(plan, log, waits, greeting, clock)
         self.results = Results(plan, log, self.rounds)
         self._questions = Questions(plan, log, self.rounds)
+        self.other_runs: Callable[[str, str], Hub] | None = None
         # farewells that were checked already, by site
         self._left: dict[str, Farewell] = {}
 
     # Requests of sites
+
+    def hub_of_run(self, run: str, site: str) -> Hub:
+        """Return the hub of another run that `site` asks for; raises :class:`Refused` for none."""
+        if self.other_runs is None:
+            raise Refused("run: this hub serves another run")
+        return self.other_runs(run, site)
 
     def highest_round_of(self, site: str) -> int:
         """Return the highest round with a message of `site`; 0 for none."""
@@ -190,7 +200,26 @@ class Hub:
         self.log.record_farewell(self.plan.run, site, due, farewell)
         self.rounds.wake_waiting_threads()
 
+    def take_declined(self, site: str, why: str) -> None:
+        """Take the word of `site` that it takes no part in a run that has not begun.
+
+        Nothing is signed: it is for the hub's operator, and for a queue, which goes on with its
+        next plan.  Raises :class:`Refused` for a reason that is not in
+        :data:`sottovoce.deploy.messages.DECLINES`, or after the site's greeting.
+        """
+        if why not in DECLINES:
+            raise Refused("why: is no reason to decline a plan")
+        if self.log.last(self.plan.run, _require_known_site(self.plan, site)) >= 0:
+            raise Refused(f"run={self.plan.run!r}: {site!r} takes part already; see `site end`")
+        self.log.decisions.record_declined(self.plan.run, site, why)
+
     # How the run goes
+
+    @property
+    def has_begun(self) -> bool:
+        """True once the greetings are over, so that the sites compute."""
+        with self.rounds.advanced_rounds() as rounds:
+            return rounds.open.number > 0
 
     def gone(self) -> dict[str, str]:
         """Return the sites that left or were left out, and why.

@@ -27,7 +27,8 @@ _TABLES = {
     "ended": "CREATE TABLE ended (run TEXT NOT NULL PRIMARY KEY) STRICT, WITHOUT ROWID",
 }
 # Tables of decisions, each made when it is first needed: rounds that were closed without some
-# sites, second messages of a site for one round, and sites that the operator took out.
+# sites, second messages of a site for one round, sites that the operator took out, and sites that
+# declined a plan.
 _CLOSED = (
     "CREATE TABLE IF NOT EXISTS closed (run TEXT NOT NULL, round INTEGER NOT NULL, "
     "PRIMARY KEY (run, round)) STRICT, WITHOUT ROWID"
@@ -39,6 +40,10 @@ _TWICE = (
 _EXPELLED = (
     "CREATE TABLE IF NOT EXISTS expelled (run TEXT NOT NULL, site TEXT NOT NULL, "
     "PRIMARY KEY (run, site)) STRICT, WITHOUT ROWID"
+)
+_DECLINED = (
+    "CREATE TABLE IF NOT EXISTS declined (run TEXT NOT NULL, site TEXT NOT NULL, "
+    "why TEXT NOT NULL, PRIMARY KEY (run, site)) STRICT, WITHOUT ROWID"
 )
 
 
@@ -179,6 +184,13 @@ class HubLog:
                 "SELECT round, site, bytes FROM message WHERE run = ? ORDER BY round, site", (run,)
             )
             return {(round, site): message for round, site, message in rows}
+
+    def stored_messages(self, run: str) -> tuple[int, int]:
+        """Return the number of messages of a run, and their bytes."""
+        query = "SELECT count(*), coalesce(sum(length(bytes)), 0) FROM message WHERE run = ?"
+        with self.file.locked_connection() as db:
+            count, size = db.execute(query, (run,)).fetchone()
+        return int(count), int(size)
 
     def last(self, run: str, site: str) -> int:
         """Return the round of a site's last message; -1 for none."""
@@ -332,3 +344,24 @@ class Decisions:
                 return set()
             rows = db.execute("SELECT site FROM expelled WHERE run = ?", (run,))
             return {site for (site,) in rows}
+
+    def record_declined(self, run: str, site: str, why: str) -> None:
+        """Record that a site takes no part in a run that has not begun; its first reason stays.
+
+        Parameters
+        ----------
+        run, site : str
+        why : str
+            One of :data:`sottovoce.deploy.messages.DECLINES`.
+        """
+        with self._file.locked_connection() as db:
+            db.execute(_DECLINED)
+            db.execute("INSERT OR IGNORE INTO declined VALUES (?, ?, ?)", (run, site, why))
+
+    def declined_sites(self, run: str) -> dict[str, str]:
+        """Return the sites that declined a run, and why."""
+        with self._file.locked_connection() as db:
+            if not self._file.has_table("declined"):
+                return {}
+            rows = db.execute("SELECT site, why FROM declined WHERE run = ? ORDER BY site", (run,))
+            return dict(rows)

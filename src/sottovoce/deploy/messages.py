@@ -54,6 +54,8 @@ rows.
 """
 COMPLETE: tuple[Reason, ...] = ("done", "its budget is spent")
 """Reasons after which the site has done all that the plan asks of it."""
+DECLINES = ("does not agree", "cannot pay from its ledger")
+"""Why a site takes no part in a plan: a closed list for the same reason."""
 _FAREWELL = {"v", "run", "plan", "round", "sender", "reason", "sig"}
 """Keys of a farewell of earlier versions."""
 _MARKED = _FAREWELL | {"ledger"}

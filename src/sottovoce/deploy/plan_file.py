@@ -25,6 +25,7 @@ from . import limits
 from .asks import Asks
 from .members import Member
 from .plan import LONGEST_START, Plan, digest_of_plan
+from .plan_numbers import check_plan_numbers
 from .strict import parse_json, reason_of_refusal
 from .waits import Waits
 
@@ -49,8 +50,10 @@ _UNSOUND = (
 
 
 def write_plan_file(plan: Plan, path: str | Path) -> None:
-    """Write the file that every site gets."""
+    """Write the file that every site gets; raises :class:`InvalidInput` for senseless numbers."""
     plain = plan.to_dict() | {"digest": plan.digest}
+    # as they will be read: a schedule is an object there
+    check_plan_numbers(plain)
     # Keys are not sorted: the order of a schema's columns matters.
     files.write_atomically("plan", path, json.dumps(plain, indent=1, allow_nan=False) + "\n")
 
@@ -67,6 +70,7 @@ def read_plan_file(path: str | Path) -> Plan:
         plain = _read_plain_data(path)
         stated = plain.pop("digest")
         _check_format_and_digest(path, plain, stated)
+        check_plan_numbers(plain)
         # Numbers that are too large are refused below, without NumPy's warnings before.
         with np.errstate(all="ignore"):
             plan = plan_from_dict(plain)

@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import Exhausted, InvalidInput, Refused, SottovoceError, Unreachable
+from ..errors import Exhausted, InvalidInput, Queued, Refused, SottovoceError, Unreachable
 from ..util.files import read_bounded_file
 from ..util.plain import canonical_json
 from ..util.typing import Any
@@ -67,6 +67,8 @@ SLACK = 20.0
 """Seconds beyond :data:`POLL` that a site waits for a reply."""
 QUIET = 3.0
 """Seconds without a reply after which a site tells its user."""
+WAITS = "queue: "
+"""Beginning of what a site is told whose plan is not yet the one that the hub serves."""
 OWN_TROUBLE = "the hub cannot work; its operator sees why"
 """All that a site is told of an internal error of the hub."""
 _log = logging.getLogger(__name__)
@@ -203,7 +205,7 @@ def start_relay(
     refused: Callable[[str, str], None] = lambda *_: None,
     failed: Callable[[str, str], None] = lambda *_: None,
     welcome: Callable[[str], dict[str, Any]] | None = None,
-    heard: Callable[[str], None] = lambda _: None,
+    noted: Callable[[str, str], None] = lambda *_: None,
     revoked: Callable[[bytes], bool] = lambda _: False,
 ) -> tuple[grpc.Server, int]:
     """Start the relay of a hub.
@@ -227,8 +229,9 @@ def start_relay(
         its traceback.
     welcome : callable ``(site)``, optional
         Returns the reply to :data:`WELCOME` as plain data; all of it is public.
-    heard : callable ``(site)``
-        Called at every request of a site; from any thread.
+    noted : callable ``(site, what)``
+        Called at every request of a site with "asked", and again with "refused" or "failed" if it
+        is not answered; from any thread.
     revoked : callable ``(pem)``
         Returns True for a certificate that is refused although it is valid.
 
@@ -254,7 +257,7 @@ def start_relay(
     asked_most, answered_most = request_and_reply_sizes(hub.plan)
     options = [*_OPTIONS, *_message_length_options(max(answered_most, _WELCOME), asked_most)]
     server = grpc.server(ThreadPoolExecutor(max_workers=workers), options=options)
-    requests_of_sites = _Requests(hub, asked_most, refused, failed, welcome, heard, revoked)
+    requests_of_sites = _Requests(hub, asked_most, refused, failed, welcome, noted, revoked)
     methods = {
         name: grpc.unary_unary_rpc_method_handler(partial(requests_of_sites.handle_request, name))
         for name in (*METHODS, WELCOME)
@@ -298,7 +301,7 @@ class _Requests:
         refused: Callable[[str, str], None],
         failed: Callable[[str, str], None],
         welcome: Callable[[str], dict[str, Any]] | None,
-        heard: Callable[[str], None],
+        noted: Callable[[str, str], None],
         revoked: Callable[[bytes], bool],
     ) -> None:
         self._hub = hub
@@ -306,7 +309,7 @@ class _Requests:
         self._welcome = welcome
         self._refused = refused
         self._failed = failed
-        self._heard = heard
+        self._noted = noted
         self._revoked = revoked
         self._news = _News()
         self._polls = _Polls()
@@ -338,6 +341,9 @@ class _Requests:
             return canonical_json(
                 self._reply_to_sender(method, request, names, certificates)
             ).encode()
+        except Queued as error:
+            # To the site this is a hub that it asks again.
+            return context.abort(grpc.StatusCode.UNAVAILABLE, f"{WAITS}{error}")
         except Exception as error:
             self._report_failure(
                 to_printable_text(b", ".join(names).decode("utf-8", "replace")), error
@@ -360,7 +366,7 @@ class _Requests:
         if any(map(self._revoked, certificates)):
             raise Refused("certificate: was revoked; ask the hub's operator")
         name = _decode_common_name(names[0])
-        self._heard(name)
+        self._noted(name, "asked")
         if method == WELCOME and self._welcome is not None:
             return self._welcome(name.removeprefix(INVITED))
         with self._polls.of(name) as seconds:
@@ -373,10 +379,14 @@ class _Requests:
         why = str(error)
         if not foreseen:
             why = f"{type(error).__name__}: {error}"
+        kind = "failed"
+        if isinstance(error, Refused):
+            kind = "refused"
+        self._noted(site, kind)
         told = self._news.line_to_report(site, to_printable_text(why))
         if told is None:
             return
-        if isinstance(error, Refused):
+        if kind == "refused":
             self._refused(site, told)
         else:
             self._failed(site, told)
@@ -548,6 +558,8 @@ def _reason_of_silence(code: grpc.StatusCode, details: str) -> str:
     """Return in words why a request got no reply and is repeated, from gRPC's status."""
     import grpc
 
+    if details.startswith(WAITS):
+        return details.removeprefix(WAITS)
     if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
         return (
             "it is down or at another address, a firewall blocks it, or one side rejects "

@@ -14,6 +14,7 @@ method        request                             reply
 ``inquire``   ``question``, ``enough`` answers    ``answers``, or null
 ``answer``    ``asker``, ``answer``               nothing
 ``leave``     ``farewell``                        nothing
+``decline``   ``plan``: its digest, ``why``       nothing
 ============  ==================================  =============================================
 
 Every request also has the name of the ``run``.  A reply that has nothing yet may hold ``asked``:
@@ -43,7 +44,7 @@ AGAIN = 60.0
 """Seconds after which a site that still waits tells its user again."""
 _MOST = 2**63
 """Bound on the numbers of a request: SQLite, which has the hub's log, stores no larger ones."""
-METHODS = ("highest", "exchange", "inquire", "answer", "leave")
+METHODS = ("highest", "exchange", "inquire", "answer", "leave", "decline")
 OTHER_REQUEST = "request: is not of this version; use the same release everywhere"
 
 
@@ -106,14 +107,17 @@ def reply_to_request(
     ------
     Refused
         If the request is wrong: the carrier tells the site, which must not ask again.
+    Queued
+        If the plan's turn has not come: the site asks again.
     Exception
         Of any other class for an error of the hub itself, such as a full disk: the carrier gives no
         details to the site, which may ask again.
     """
     if method not in METHODS:
         raise Refused(OTHER_REQUEST)
-    if _required_text(asked, "run") != hub.plan.run:
-        raise Refused("run: this hub serves another run")
+    run = _required_text(asked, "run")
+    if run != hub.plan.run:
+        hub = hub.hub_of_run(run, site)
     try:
         return _reply_by_method(hub, site, method, asked, seconds)
     except TransportClosed as error:
@@ -152,6 +156,9 @@ def _reply_by_method(
             )
         case "leave":
             hub.record_farewell(site, _required_text(asked, "farewell").encode())
+        case "decline":
+            check_plan_digest(_required_text(asked, "plan"), hub.plan.digest)
+            hub.take_declined(site, _required_text(asked, "why"))
     return {}
 
 
@@ -245,6 +252,18 @@ class RequestTransport(ABC):
 
     def send_farewell(self, farewell: bytes) -> None:
         self._request_of_run("leave", farewell=farewell.decode("ascii"))
+
+    def decline(self, plan: str, why: str) -> None:
+        """Tell the hub that this site takes no part in a plan that has not begun.
+
+        Parameters
+        ----------
+        plan : str
+            The plan's digest.
+        why : str
+            One of :data:`sottovoce.deploy.messages.DECLINES`.
+        """
+        self._request_of_run("decline", plan=plan, why=why)
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
         """Repeat the request until the hub has the inbox, and tell the user of long waits.

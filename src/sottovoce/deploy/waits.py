@@ -13,6 +13,8 @@ from typing import Self
 
 from ..errors import InvalidInput
 
+_SHORTEST_WAIT = 1e-3
+"""The fewest seconds of either wait: no message comes in less."""
 _LONGEST_WAIT = 1e8
 """The most seconds of either wait, some three years."""
 
@@ -39,8 +41,8 @@ class Waits:
         for field, value in vars(self).items():
             # to Python True is an int
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not is_number or not 0.0 < value <= _LONGEST_WAIT:
-                rule = f"must be a number of seconds above 0 and at most {_LONGEST_WAIT:g}"
+            if not is_number or not _SHORTEST_WAIT <= value <= _LONGEST_WAIT:
+                rule = f"must be a number of seconds from {_SHORTEST_WAIT:g} to {_LONGEST_WAIT:g}"
                 remedy = (
                     f"use e.g. {getattr(type(self), field):g}, or null for both to wait without "
                     "limit"

@@ -17,7 +17,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from datetime import UTC, datetime
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from ..errors import Exhausted, NotWritten, SottovoceError
@@ -40,6 +41,16 @@ STALLED = 120.0
 """Seconds that a round may take before there is an alarm, or ten times its usual duration if that
 is more.
 """
+ALARMS = (
+    "not running",
+    "declined",
+    "stalled",
+    "disk",
+    "not written",
+    "exhausted",
+    "certificate",
+)
+"""The kinds of alarms."""
 SOON = 30
 """Days before a certificate's expiry from which on there is an alarm."""
 _SPARE = 2**28
@@ -132,7 +143,8 @@ class Watch:
         """Return the state of the run as plain data: sites with times, who waits for whom, alarms.
 
         It adds to :meth:`sottovoce.deploy.hub.Hub.status_as_dict`; an alarm has its kind
-        (``alarm``), what is wrong (``what``) and what to do (``do``).
+        (``alarm``), the site or file that it concerns (``about``), what is wrong (``what``) and
+        what to do (``do``).
         """
         now = self._clock()
         shown = self._hub.status_as_dict()
@@ -177,6 +189,21 @@ class Watch:
         ]
         return shown
 
+    def status_for_metrics(self) -> dict[str, Any]:
+        """Return :meth:`status_with_times` and more numbers, for a monitoring system.
+
+        ``stored`` are the messages of the run in the log and their bytes, ``certificate_days`` the
+        days until each certificate ends, by file; one that cannot be read has none.
+        """
+        shown = self.status_with_times()
+        now = datetime.fromtimestamp(self._clock(), UTC)
+        days = {}
+        for file in self._certificate_files():
+            with suppress(SottovoceError):
+                days[file] = (self._end_of_certificate(file) - now) / timedelta(days=1)
+        stored = self._hub.log.stored_messages(self._hub.plan.run)
+        return shown | {"stored": stored, "certificate_days": days}
+
     def _sites_waited_for(self, shown: dict[str, Any]) -> dict[str, list[str]]:
         """Return, by site that waits, the sites whose messages it waits for.
 
@@ -207,6 +234,7 @@ class Watch:
         stalled = self._alarms_of_stalled_sites(shown, now, said, heard)
         return [
             *self._alarm_if_not_running(shown, now),
+            *self._alarms_of_declined_plan(shown),
             *stalled,
             *self._alarm_if_disk_is_full(shown),
             *self._alarm_if_times_are_not_written(),
@@ -220,6 +248,17 @@ class Watch:
         if self._served is not None:
             when = f"was last seen {_duration_text(now - self._served)} ago"
         return [_make_alarm("not running", f"the hub {when}", f"sottovoce hub run {self._folder}")]
+
+    def _alarms_of_declined_plan(self, shown: dict[str, Any]) -> list[dict[str, str]]:
+        """Return an alarm for each site that declined the plan, unless the run was ended."""
+        run = self._hub.plan.run
+        if shown["ended"]:
+            return []
+        do = f"`sottovoce hub end {self._folder} {run}`, and agree on another plan"
+        return [
+            _make_alarm("declined", f"{site} takes no part in run {run}: it {why}", do, site)
+            for site, why in self._hub.log.decisions.declined_sites(run).items()
+        ]
 
     def _alarms_of_stalled_sites(
         self, shown: dict[str, Any], now: float, said: dict[str, float], heard: dict[str, float]
@@ -246,7 +285,9 @@ class Watch:
                     f"the other sites have waited {_duration_text(now - min(since))} for {name}, "
                     f"which was {quiet}"
                 )
-                alarms.append(_make_alarm("stalled", what, self._remedy_for_stalled_site(name)))
+                alarms.append(
+                    _make_alarm("stalled", what, self._remedy_for_stalled_site(name), name)
+                )
         return alarms
 
     def _remedy_for_stalled_site(self, name: str) -> str:
@@ -293,10 +334,7 @@ class Watch:
         One alarm in place of these if the hub has no file descriptors left to read them.
         """
         alarms = list[dict[str, str]]()
-        sites = [f"{name}.crt" for name in self._hub.plan.names]
-        for file in ("ca.crt", "hub.crt", *sites):
-            if not (self._folder / file).exists():
-                continue
+        for file in self._certificate_files():
             try:
                 left = self._end_of_certificate(file) - datetime.fromtimestamp(now, UTC)
             except Exhausted as error:
@@ -305,7 +343,7 @@ class Watch:
                 return [*alarms, _make_alarm("exhausted", str(error), do)]
             except SottovoceError:
                 alarms.append(
-                    _make_alarm("certificate", f"{file} is not a certificate", "restore it")
+                    _make_alarm("certificate", f"{file} is not a certificate", "restore it", file)
                 )
                 continue
             if left.days >= SOON:
@@ -316,8 +354,13 @@ class Watch:
             do = "`sottovoce site renew` there, `hub admit --renew` here"
             if file in ("ca.crt", "hub.crt"):
                 do = f"`sottovoce hub renew {self._folder}`"
-            alarms.append(_make_alarm("certificate", f"{file} {when}", do))
+            alarms.append(_make_alarm("certificate", f"{file} {when}", do, file))
         return alarms
+
+    def _certificate_files(self) -> list[str]:
+        """Return the names of the certificates that are in the folder."""
+        sites = [f"{name}.crt" for name in self._hub.plan.names]
+        return [file for file in ("ca.crt", "hub.crt", *sites) if (self._folder / file).exists()]
 
     def _end_of_certificate(self, file: str) -> datetime:
         """Return when a certificate of the folder ends; raises :class:`SottovoceError`."""
@@ -328,9 +371,26 @@ class Watch:
         return certificates.last_usable_time(self._folder / "ca.crt", path)
 
 
-def _make_alarm(kind: str, what: str, do: str) -> dict[str, str]:
-    """Return an alarm as plain data: its kind, what is wrong, and what to do about it."""
-    return {"alarm": kind, "what": what, "do": do}
+def _make_alarm(kind: str, what: str, do: str, about: str = "hub") -> dict[str, str]:
+    """Return an alarm as plain data.
+
+    Parameters
+    ----------
+    kind : str
+        One of :data:`ALARMS`.
+    what : str
+        What is wrong.
+    do : str
+        What to do about it.
+    about : str
+        The site or file that it concerns: with the kind it tells one alarm from another, while
+        its words may change.
+
+    Returns
+    -------
+    dict
+    """
+    return {"alarm": kind, "about": about, "what": what, "do": do}
 
 
 def _to_iso_time(seconds: float | None) -> str | None:
