@@ -29,7 +29,7 @@ sv_describe <- function(data, schema, by = NULL, epsilon, delta = 1e-5, trust = 
   )
   structure(
     list(
-      call = match.call(),
+      call = without_rows(match.call(), "sv_describe"),
       table = lines_to_frame(
         answer$table, c("name", "level", "group", "statistic", "value", "low", "high")
       ),

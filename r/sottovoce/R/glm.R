@@ -219,7 +219,8 @@ new_fit <- function(answer, saved, formula, family, schema, call) {
   notes <- c(answer$weighed, answer$clusters, unlist(answer$notes))
   structure(
     list(
-      call = call, formula = formula, family = family,
+      call = without_rows(call, if (family == "hazards") "sv_cox" else "sv_glm"),
+      formula = bare_formula(formula), family = family,
       coefficients = stats::setNames(table$estimate, names_of_lines),
       table = table, vcov = covariance,
       privacy = answer$privacy,

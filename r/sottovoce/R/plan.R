@@ -46,7 +46,7 @@ sv_plan <- function(formula, schema, sizes, nodes = NULL, epsilon, delta = 1e-5,
   )
   structure(
     list(
-      call = match.call(), table = table, rows = as_number(forecast$rows),
+      call = without_rows(match.call(), "sv_plan"), table = table, rows = as_number(forecast$rows),
       rows_half = as_number(forecast$rows_half), rows_needed = as_number(forecast$rows_needed),
       expects = forecast$expects,
       privacy = answer$privacy

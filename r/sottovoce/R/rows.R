@@ -64,6 +64,26 @@ column_text <- function(column, name) {
   )
 }
 
+# A call without rows: do.call() puts the data frame itself in the place of its name, and a formula
+# brings the environment in which it was written, with all that lies there.
+without_rows <- function(call, name) {
+  call[[1]] <- as.name(name)
+  for (argument in names(call)[-1]) {
+    given <- call[[argument]]
+    if (inherits(given, "formula")) {
+      call[[argument]] <- bare_formula(given)
+    } else if (is.list(given) || is.environment(given)) {
+      call[[argument]] <- as.name(argument)
+    }
+  }
+  call
+}
+
+bare_formula <- function(formula) {
+  environment(formula) <- globalenv()
+  formula
+}
+
 column_names <- function(data) {
   if (is.data.frame(data)) names(data) else NULL
 }

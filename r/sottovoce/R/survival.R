@@ -31,7 +31,7 @@ sv_survfit <- function(formula, data, schema = NULL, epsilon, delta = 1e-5, trus
   )
   structure(
     list(
-      call = match.call(),
+      call = without_rows(match.call(), "sv_survfit"),
       curves = lines_to_frame(answer$curves, CURVE),
       medians = if (length(answer$medians)) {
         lines_to_frame(answer$medians, c("group", "median", "low", "high"))

@@ -31,6 +31,16 @@ test_that("rows are removed after an error, and after a fit", {
   expect_length(left_over(), 0)
 })
 
+test_that("a fit that is passed on brings no rows along", {
+  secret <- data.frame(age = 40:60, readmitted = "yes")
+  call <- as.call(list(sv_glm, formula = readmitted ~ age, data = secret, epsilon = 1))
+  bare <- sottovoce:::without_rows(call, "sv_glm")
+  expect_equal(bare$data, quote(data))
+  expect_identical(environment(bare$formula), globalenv())
+  expect_equal(deparse(bare), "sv_glm(formula = readmitted ~ age, data = data, epsilon = 1)")
+  expect_identical(environment(sottovoce:::bare_formula(readmitted ~ age)), globalenv())
+})
+
 test_that("a program that is not sottovoce is refused", {
   before <- options(sottovoce.command = "echo")
   on.exit(options(before))
