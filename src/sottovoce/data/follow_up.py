@@ -12,7 +12,6 @@ import numpy as np
 
 from ..errors import InvalidInput
 from ..util.typing import Any, Array, BoolArray, IntArray
-from .validation import run_without_data_in_errors
 from .values import (
     MISSING_MARKS,
     canonical_text,
@@ -149,6 +148,9 @@ def _values_of_column(name: str, given: Any) -> list[Any]:
     Values of mixed types are not made one type first: one of them would change how the others are
     read.
     """
+    # Loads scikit-learn, which a command without such a column does not need.
+    from .validation import run_without_data_in_errors
+
     if is_masked_array(given):
         hidden: Any = given.astype(object)
         given = hidden.filled(None)
