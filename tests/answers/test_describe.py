@@ -497,3 +497,36 @@ class TestShown:
         for a, b in zip(one.table, other.table, strict=True):
             assert a[:4] == b[:4] and a.says == b.says
             assert a.says or a.value == pytest.approx(b.value, rel=1e-9)
+
+
+OUTCOMES = {
+    "event": (
+        {"label": {"event": "died", "time": "days", "cuts": [30, 90]}},
+        {"died": [1, 0, 0, 1], "days": [10.0, 90.0, 40.0, 80.0]},
+        {"days": 55.0},
+        {("died", "yes"): 2.0, ("died", "no"): 2.0},
+    ),
+    "count": (
+        {
+            "label": {"column": "falls", "lo": 0, "hi": 10, "family": "poisson"},
+            "offset": {"column": "years", "lo": 0.5, "hi": 4},
+        },
+        {"falls": [0, 2, 1, 3], "years": [1.0, 2.0, 2.0, 4.0]},
+        {"falls": 1.5, "years": 2.25},
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("label", OUTCOMES)
+def test_events_with_times_and_counts_are_described(label: str) -> None:
+    declared, columns, means, counts = OUTCOMES[label]
+    age = {"kind": "number", "lo": 0, "hi": 90}
+    schema = Schema.from_dict(declared | {"name": "outcomes", "columns": {"age": age}})
+    frame = columns | {"age": [20.0, 30.0, 40.0, 50.0]}
+    found = describe(frame, schema=schema, epsilon=math.inf, trust="curator", nodes=1, seed=0)
+    values = {(line.name, line.level, line.statistic): line.value for line in found.table}
+    for name, mean in means.items():
+        assert values[name, "", "mean"] == pytest.approx(mean)
+    for (name, level), count in counts.items():
+        assert values[name, level, "count"] == pytest.approx(count)

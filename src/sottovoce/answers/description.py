@@ -24,7 +24,15 @@ from ..algorithms.items import Answer, Item, Kept
 from ..algorithms.once import Once
 from ..data.columns import Bins, Block, Category, Number
 from ..data.dates import Date
-from ..data.labels import AnyLabel, NumberLabel, parse_number_labels
+from ..data.follow_up import read_event_marks
+from ..data.labels import (
+    AnyLabel,
+    CountLabel,
+    EventLabel,
+    NumberLabel,
+    TimeSeen,
+    parse_number_labels,
+)
 from ..data.schema import ABSENT, BEYOND, LABEL, OTHER, Schema
 from ..data.values import Column
 from ..errors import InvalidInput
@@ -120,6 +128,11 @@ class Levels(Variable):
             if isinstance(self.source, Category) and self.source.other:
                 mark = OTHER + mark
             return level.astype(float), {mark: int(outside.sum())}
+        if isinstance(self.source, EventLabel):
+            event = read_event_marks(columns[self.source.event], self.source.event_code)
+            known = ~np.isnan(event)
+            codes = np.where(known, event + 1.0, float(len(self.levels)))
+            return codes, {LABEL: int((~known).sum())}
         task = self.source.task
         y = self.source.encode(columns[self.source.column], na)
         known = task.has_known_label(y)
@@ -202,8 +215,11 @@ class Quantity(Variable):
         self, columns: Mapping[str, Column], na: tuple[str, ...]
     ) -> tuple[Array, dict[str, int]]:
         """Read every row's number on the scale of its bounds, from -1 to 1."""
-        if isinstance(self.source, NumberLabel):
-            x = parse_number_labels(columns[self.source.column], na)
+        if isinstance(self.source, NumberLabel | CountLabel | TimeSeen | EventLabel):
+            column = self.source.column
+            if isinstance(self.source, EventLabel):
+                column = self.source.time
+            x = parse_number_labels(columns[column], na)
             absent, mark = np.isnan(x), BEYOND
             x = np.where(absent, self.middle, x)
         else:
@@ -233,11 +249,22 @@ def _variable_of_block(block: Block) -> Variable | None:
     return None
 
 
-def _variable_of_label(label: AnyLabel) -> Variable:
-    """Return the variable of the label."""
+def _variables_of_label(label: AnyLabel) -> list[Variable]:
+    """Return the variables of the label: an event is one, and its time another."""
     if isinstance(label, NumberLabel):
-        return Quantity(label.column, label, label.lo, label.hi)
-    return Levels(label.column, label, (*label.task.names, GONE))
+        return [Quantity(label.column, label, label.lo, label.hi)]
+    if isinstance(label, CountLabel):
+        counted: list[Variable] = [Quantity(label.column, label, label.lo, label.hi)]
+        if label.offset is not None:
+            seen = label.offset
+            counted.append(Quantity(seen.column, seen, seen.lo, seen.hi))
+        return counted
+    if isinstance(label, EventLabel):
+        return [
+            Levels(label.event, label, ("no", "yes", GONE)),
+            Quantity(label.time, label, 0.0, label.cuts[-1]),
+        ]
+    return [Levels(label.column, label, (*label.task.names, GONE))]
 
 
 @dataclass(frozen=True)
@@ -284,7 +311,7 @@ class Contents:
         left_out = tuple(name for name, one in found.items() if one is None)
         named = {name: one for name, one in found.items() if one is not None}
         if schema.label is not None:
-            named[schema.label.column] = _variable_of_label(schema.label)
+            named |= {one.name: one for one in _variables_of_label(schema.label)}
         group: Levels | None = None
         if by is not None:
             group = _grouping_variable(by, named)

@@ -12,6 +12,7 @@ from ..deploy.relay import RelayTransport
 from ..deploy.settings import SiteSettings
 from ..errors import BudgetExceeded, InvalidInput
 from ..ledger.durable import DurableLedger
+from .agree import candidate
 from .options import FILE, decorate_with_options, json_flag_option
 from .screen import print_json
 
@@ -26,6 +27,8 @@ def decline(settings: Path, as_json: bool) -> None:
     the plan, or the site does not agree; nothing is reserved or spent.
     """
     found = SiteSettings.read(settings)
+    # A plan that the hub proposes waits beside the site's plan until people agree.
+    found = candidate(found) or found
     found.check_connection()
     plan = found.agreed_plan
     refused, poor = DECLINES
