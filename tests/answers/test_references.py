@@ -524,9 +524,13 @@ class TestOneEnd:
             math.exp(end)
         )
         assert lines[3]["high"] is None and lines[3]["p"] is None
-        assert f"above {math.floor(100.0 * end) / 100.0:.2f}" in format_text_table(lines)
-        assert make_axis(lines[:4]).high > end
+        assert one_sided_interval_text(lines[3], odds=False) == (
+            f"above {math.floor(100.0 * end) / 100.0:.2f}"
+        )
         above = one_sided_interval_text(lines[3], odds=True)
+        assert above in format_text_table(lines)
+        assert float(above.removeprefix("above ").replace(",", "")) <= math.exp(end)
+        assert make_axis(lines[:4]).high > end
         (row,) = [row for row in lay_out_forest_plot(lines).rows if row.text == above]
         assert row.dot is None and row.span is not None and row.span[1] == "100.00%"
         section = render_template(

@@ -537,7 +537,8 @@ def test_a_hub_that_ends_a_run_tells_every_site(run: Call, agreed: int, tmp_path
     while (status := run("hub", "status", "hub", "--json")).code or [
         site["round"] for site in status.json["sites"]
     ] != [0, 0, -1]:
-        assert not status.code or "start the hub" in status.err
+        # Before the hub serves, there is nothing to read, or an alarm that it does not run.
+        assert status.code in (0, 3) or "start the hub" in status.err
         time.sleep(0.05)
     while not (told := run("hub", "status", "hub", "--json").json)["sites"][0]["last_message"]:
         time.sleep(0.05)
