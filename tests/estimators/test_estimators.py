@@ -376,7 +376,8 @@ def test_public_names() -> None:
         "SchemaTransformer",
         "SottovoceError",
     ]
-    assert sorted(sottovoce.__all__) == [*names, "TrainConfig", "__version__", "register", "train"]
+    functions = ["describe", "register", "survival_curves", "train"]
+    assert sorted(sottovoce.__all__) == [*names, "TrainConfig", "__version__", *functions]
     assert all(hasattr(sottovoce, name) for name in sottovoce.__all__)
 
 

@@ -166,7 +166,16 @@ MAKERS: dict[str, dict[str, Callable[[], Any]]] = {
     "TrainConfig": {"synthetic": lambda: trained()},
 }
 """Fitted objects of every public class, by what is particular to them."""
-APART = {"DurableLedger", "Ledger", "SottovoceError", "__version__", "register", "train"}
+APART = {
+    "describe",
+    "survival_curves",
+    "DurableLedger",
+    "Ledger",
+    "SottovoceError",
+    "__version__",
+    "register",
+    "train",
+}
 """Public names with tests of their own below, and those of no class."""
 CASES = [(name, kind) for name, kinds in MAKERS.items() for kind in kinds]
 
