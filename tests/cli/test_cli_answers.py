@@ -127,7 +127,10 @@ def test_help_has_examples(ok: Call) -> None:
     }
     assert {words[1] for words in examples} == known
     options = {
-        o for name in ("train", "study", "export") for p in command(name).params for o in p.opts
+        o
+        for name in ("train", "study", "export", "describe", "survival")
+        for p in command(name).params
+        for o in p.opts
     }
     options.add("--help")
     for words in examples:  # options that examples use exist

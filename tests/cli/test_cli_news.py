@@ -33,13 +33,23 @@ class Slow:
         return {
             "sites": [site("east", waits, None), site("south", [], since)],
             "alarms": self.alarms,
+            "run": "trial-1",
+            "plan": "",
         }
+
+
+def ignore_alarms(alarms: list[dict[str, str]], run: str, digest: str) -> None:
+    """Take alarms for a program or a log, of which there are none here."""
 
 
 def test_a_hub_says_again_and_again_who_waits_for_whom(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, slow, said = SimpleNamespace(now=0.0), Slow(), list[str]()
+
+    def tell(text: str, **more: object) -> None:
+        said.append(text)
+
     monkeypatch.setattr(command.time, "monotonic", lambda: clock.now)
-    news = command.News(slow, lambda text, **more: said.append(text))  # type: ignore[arg-type]
+    news = command.News(slow, tell, ignore_alarms)  # type: ignore[arg-type]
     times = []
     while clock.now < 200.0:
         clock.now += 1.0
@@ -59,9 +69,13 @@ def test_a_hub_says_again_and_again_who_waits_for_whom(monkeypatch: pytest.Monke
 
 def test_a_wait_of_less_than_fifteen_seconds_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, slow, said = SimpleNamespace(now=0.0), Slow(), list[str]()
+
+    def tell(text: str, **more: object) -> None:
+        said.append(text)
+
     slow.waits = False
     monkeypatch.setattr(command.time, "monotonic", lambda: clock.now)
-    news = command.News(slow, lambda text, **more: said.append(text))  # type: ignore[arg-type]
+    news = command.News(slow, tell, ignore_alarms)  # type: ignore[arg-type]
     for _ in range(100):
         clock.now += 1.0
         news.look_and_tell()
