@@ -25,6 +25,7 @@ SUMMED = {
     "queries/sums.py": "the price: which query's noise is drawn",
     "queries/correlated.py": "the price: whether noise may be carried from round to round",
     "algorithms/prox.py": "the price: noise of the network's mean gradient",
+    "answers/description.py": "the price: whether every site's answer is stored by itself",
     "answers/separate_sites.py": "the price: whether every site's answer is stored by itself",
     "network/dropout.py": "the rehearsal of lost sites, under either protocol",
 }

@@ -90,7 +90,7 @@ def site() -> None:
       sottovoce site init here --name north --hub hub.example.org:8443 \\
           --data rows.csv --schema s.toml --epsilon 3 --delta 1e-5
       sottovoce site check here/site.toml     validate everything, send nothing
-      sottovoce site agree here               agree to the plan that the hub proposes
+      sottovoce site agree here               agree to the hub's plan
       sottovoce site run here/site.toml       take part until the run ends
       sottovoce site results --folder here    the report again, without a hub
       sottovoce site end here/site.toml       give up this site's part in the run
